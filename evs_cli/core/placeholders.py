@@ -1,0 +1,152 @@
+"""Placeholder sequences: where video tokens lie in ``input_ids``, and the same sequence after pruning.
+
+Spans are carried as data and never searched for, so a frame that keeps no token keeps its separators and its
+(empty) span. Numpy only: a plan needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evs_cli.errors import UsageError
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceLayout:
+    """An unpruned sequence and the place of every video token in it.
+
+    Raises:
+        UsageError: positions outside the sequence, out of order, or that do not divide into the frames.
+    """
+
+    input_ids: IntArray
+    """(L,) int64 ids with every placeholder written out."""
+    token_positions: IntArray
+    """(N,) int64, strictly ascending: where grid token i, in (t, h, w) order, stands in ``input_ids``."""
+    extra_positions: IntArray
+    """(E,) int64: placeholders of rows that are no grid token (a newline, a CLS); never pruned."""
+    num_frames: int
+    """T, frames of the token grid."""
+    placeholder_token_id: int
+    """The id that stands for one video token."""
+
+    def __post_init__(self) -> None:
+        positions = self.token_positions
+        if self.num_frames < 1 or len(positions) == 0 or len(positions) % self.num_frames:
+            raise UsageError(
+                f"Invalid layout: {len(positions)} video tokens in {self.num_frames} frames. "
+                "Expected the same number, at least 1, in each frame."
+            )
+        if positions[0] < 0 or positions[-1] >= len(self.input_ids) or bool((np.diff(positions) <= 0).any()):
+            raise UsageError(
+                f"Invalid layout: token positions from {positions[0]} to {positions[-1]} in a sequence of "
+                f"{len(self.input_ids)}. Expected strictly ascending positions inside it."
+            )
+
+    @property
+    def sequence_length(self) -> int:
+        """L before pruning."""
+        return len(self.input_ids)
+
+    def prune(self, retention_mask: npt.ArrayLike) -> PrunedSequence:
+        """The sequence with the tokens outside ``retention_mask`` taken out.
+
+        Args:
+            retention_mask: N bools in (t, h, w) order, of any shape.
+        """
+        mask = np.asarray(retention_mask, dtype=np.bool_).ravel()
+        if len(mask) != len(self.token_positions):
+            raise UsageError(
+                f"Invalid retention mask: {len(mask)} entries. Expected one for each of the "
+                f"{len(self.token_positions)} video tokens."
+            )
+        kept = np.ones(self.sequence_length, dtype=np.bool_)
+        kept[self.token_positions[~mask]] = False
+        # Place of every unpruned position in the pruned sequence; for a dropped one, where it would have stood.
+        new_positions: IntArray = np.cumsum(kept) - kept
+        counts = mask.reshape(self.num_frames, -1).sum(axis=1)
+        first = self.token_positions.reshape(self.num_frames, -1)[:, 0]
+        starts: IntArray = new_positions[first]
+        return PrunedSequence(
+            input_ids=self.input_ids[kept],
+            kept_positions=np.flatnonzero(kept),
+            frame_offsets=np.stack([starts, starts + counts - 1], axis=1),
+            extra_positions=new_positions[self.extra_positions],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PrunedSequence:
+    """A sequence after pruning; separators, timestamps and markers of empty frames are still there."""
+
+    input_ids: IntArray
+    """(L,) int64 ids."""
+    kept_positions: IntArray
+    """(L,) int64: place of each id in the unpruned sequence; it selects positions too."""
+    frame_offsets: IntArray
+    """(T, 2) int64 inclusive (start, end) of each frame's tokens; an empty frame has end = start - 1."""
+    extra_positions: IntArray
+    """(E,) int64: where the extra rows' placeholders stand now."""
+
+
+def replace_offsets_with_tokens_per_frame(
+    pre_chunked_input_ids: Sequence[int] | Any,
+    num_tokens_per_frame: Sequence[int] | Any,
+    frame_offsets_inclusive: Sequence[tuple[int, int]] | Any,
+    filler_token_id: int,
+) -> list[int]:
+    """Replace each span of placeholders by as many as its frame kept (SGLang's function, by its name).
+
+    Args:
+        pre_chunked_input_ids: ``(L,)`` ids, a list or any 1-d array.
+        num_tokens_per_frame: kept tokens of each frame, T entries.
+        frame_offsets_inclusive: T spans (start, end), both ends included, ascending and apart; an empty span has
+            end = start - 1. A single span takes the sum of all counts.
+        filler_token_id: the placeholder's id.
+
+    Returns:
+        The ids with every span at its real length. ``[1,0,0,4]`` with span (1, 2) and count 1 is ``[1,0,4]``.
+
+    Raises:
+        UsageError: spans that overlap or leave the sequence, negative counts, or numbers that do not match.
+    """
+    ids = np.asarray(pre_chunked_input_ids, dtype=np.int64)
+    counts = [int(count) for count in num_tokens_per_frame]
+    spans = [(int(start), int(end)) for start, end in frame_offsets_inclusive]
+    if len(spans) == 1:
+        counts = [sum(counts)]
+    if len(spans) != len(counts):
+        raise UsageError(
+            f"Invalid spans: {len(spans)} for {len(counts)} frames. Expected one a frame, or a single one."
+        )
+    if any(count < 0 for count in counts):
+        raise UsageError(f"Invalid num_tokens_per_frame {counts}. Expected counts of at least 0.")
+    pieces: list[IntArray] = []
+    done = 0
+    for (start, end), count in zip(spans, counts, strict=True):
+        if start < done or end < start - 1 or end >= len(ids):
+            raise UsageError(
+                f"Invalid span ({start}, {end}) in a sequence of {len(ids)}. "
+                f"Expected spans that ascend, stay apart and end inside it (the last one ended at {done - 1})."
+            )
+        pieces += [ids[done:start], np.full(count, filler_token_id, dtype=np.int64)]
+        done = end + 1
+    return [int(i) for piece in [*pieces, ids[done:]] for i in piece]
+
+
+def run_lengths(ids: npt.ArrayLike) -> list[tuple[int, int]]:
+    """``(id, length)`` of each run of equal ids, in order: the short form of a sequence that is mostly one id."""
+    array = np.asarray(ids)
+    if len(array) == 0:
+        return []
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(array)) + 1])
+    lengths = np.diff(np.concatenate([starts, [len(array)]]))
+    return [(int(array[start]), int(length)) for start, length in zip(starts, lengths, strict=True)]

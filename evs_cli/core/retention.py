@@ -1,0 +1,173 @@
+"""Which tokens EVS keeps: one ranking of a video's tokens, and the mask at any rate as a view of it.
+
+In: dissimilarities ``(T, h, w)``. Out: ``Ranking`` and, at a rate q, ``Retention``. The rule is the one SGLang,
+vLLM and transformers' nemotron_h_omni share: sort by dissimilarity, largest first, earlier token first among
+equals, and keep the first K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from evs_cli.core.counts import check_grid, check_pruning_rate, compute_retained_tokens_count
+from evs_cli.core.dissimilarity import compute_dissimilarity
+from evs_cli.errors import UsageError
+
+NOISE_DISSIMILARITY = {torch.float64: 1e-6, torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
+"""Below this, two equal tokens can differ by rounding alone (measured on equal vectors, per dtype)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Retention:
+    """The tokens kept of one video at one rate."""
+
+    q: float
+    """Pruning rate asked for, in [0, 1)."""
+    retention_mask: torch.Tensor
+    """(T, h, w) bool, True where the token is kept."""
+    num_tokens_per_frame: torch.Tensor
+    """(T,) int64, kept tokens of each frame; sums to K. Frame 0 is whole."""
+    noise_tokens: int
+    """Kept tokens outside frame 0 whose dissimilarity is within rounding of zero."""
+    dissimilarity_kept: float
+    """Share of the total dissimilarity outside frame 0 that the kept tokens hold, in [0, 1]; 1 where there is none."""
+
+    @property
+    def retained_tokens(self) -> int:
+        """K, the number of tokens kept."""
+        return int(self.num_tokens_per_frame.sum())
+
+    @property
+    def empty_frames(self) -> int:
+        """Frames that keep no token at all; their separators stay in the sequence."""
+        return int((self.num_tokens_per_frame == 0).sum())
+
+    @cached_property
+    def token_thw(self) -> torch.Tensor:
+        """(K, 3) int32, the original (t, h, w) place of each kept token, in the original order."""
+        return self.retention_mask.nonzero().to(torch.int32)
+
+    def select(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """The kept rows ``(K, D)`` of ``embeddings (T, h, w, D)``, in the original order."""
+        if embeddings.shape[:3] != self.retention_mask.shape:
+            raise UsageError(
+                f"Invalid embeddings of shape {tuple(embeddings.shape)}. "
+                f"Expected (T, h, w) = {tuple(self.retention_mask.shape)} in front."
+            )
+        return embeddings[self.retention_mask.to(embeddings.device)]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Every token of a video in the order EVS would keep it; every rate is a view of this.
+
+    Raises:
+        UsageError: if ``dissimilarity`` is not a ``(T, h, w)`` tensor with at least one token.
+    """
+
+    dissimilarity: torch.Tensor
+    """(T, h, w) in the dtype it was computed in; frame 0 stands as 255."""
+
+    def __post_init__(self) -> None:
+        if self.dissimilarity.ndim != 3:
+            raise UsageError(f"Invalid dissimilarity of shape {tuple(self.dissimilarity.shape)}. Expected (T, h, w).")
+        check_grid(*self.dissimilarity.shape)
+
+    @property
+    def token_grid_thw(self) -> tuple[int, int, int]:
+        """The token grid (T, h, w)."""
+        num_frames, height, width = self.dissimilarity.shape
+        return num_frames, height, width
+
+    @cached_property
+    def rank(self) -> torch.Tensor:
+        """(T, h, w) int64: place of each token, 0 first. ``rank < K`` is the mask at K. Costs one stable sort."""
+        flat = self.dissimilarity.flatten()
+        order = torch.argsort(flat, descending=True, stable=True)
+        rank = torch.empty_like(order)
+        rank[order] = torch.arange(flat.numel(), device=order.device)
+        return rank.view(self.dissimilarity.shape)
+
+    def retained_tokens(self, q: float) -> int:
+        """K at rate q for this grid."""
+        num_frames, height, width = self.token_grid_thw
+        return compute_retained_tokens_count(height * width, num_frames, q)
+
+    def at(self, q: float) -> Retention:
+        """The retention at one rate, ``0 <= q < 1``.
+
+        Without ``rank`` at hand it takes the K-th value and the first ties, a third of the sort's time; the mask
+        is the same bit for bit.
+        """
+        retained = self.retained_tokens(q)
+        mask = self.rank < retained if "rank" in self.__dict__ else self._first(retained)
+        return self._retention(check_pruning_rate(q), mask)
+
+    def sweep(self, rates: list[float]) -> list[Retention]:
+        """The retention at each of many rates, from one sort."""
+        _ = self.rank
+        return [self.at(q) for q in rates]
+
+    def _first(self, retained: int) -> torch.Tensor:
+        """(T, h, w) bool mask of the ``retained`` tokens that rank first."""
+        flat = self.dissimilarity.flatten()
+        if flat.dtype in (torch.float16, torch.bfloat16):
+            flat = flat.float()  # widening keeps the order, and kthvalue wants it on some devices
+        threshold = flat.kthvalue(flat.numel() - retained + 1).values
+        mask = flat > threshold
+        ties = (flat == threshold).nonzero().flatten()
+        mask[ties[: retained - int(mask.sum())]] = True
+        return mask.view(self.dissimilarity.shape)
+
+    def _retention(self, q: float, mask: torch.Tensor) -> Retention:
+        later, kept = self.dissimilarity[1:].double(), mask[1:]
+        noise = (self.dissimilarity[1:] < NOISE_DISSIMILARITY[self.dissimilarity.dtype]) & kept
+        # Rounding makes equal tokens scatter around 0: a share is taken of the positive part alone.
+        positive = later.clamp_min(0)
+        total = float(positive.sum())
+        return Retention(
+            q=q,
+            retention_mask=mask,
+            num_tokens_per_frame=mask.sum(dim=(1, 2)),
+            noise_tokens=int(noise.sum()),
+            dissimilarity_kept=float((positive * kept).sum()) / total if total > 0 else 1.0,
+        )
+
+
+def compute_retention_mask(
+    video_embeds: torch.Tensor, video_size_thw: tuple[int, int, int] | torch.Tensor, spatial_merge_size: int, q: float
+) -> torch.Tensor:
+    """The mask the servers compute, under their own signature (SGLang, vLLM).
+
+    Args:
+        video_embeds: ``(T * h * w, D)`` float embeddings after the spatial merge.
+        video_size_thw: grid ``(T, H, W)`` before the merge, so ``h = H / spatial_merge_size``.
+        spatial_merge_size: side of the square of patches that became one token, at least 1.
+        q: pruning rate, ``0 <= q < 1``.
+
+    Returns:
+        ``(T * h * w,)`` bool, True where the token is kept.
+
+    Raises:
+        UsageError: q outside [0, 1), a grid that does not divide by the merge or does not fit the embeddings.
+        ModelError: a non-finite embedding, naming the frame.
+    """
+    check_pruning_rate(q)
+    num_frames, height, width = (int(n) for n in video_size_thw)
+    if spatial_merge_size < 1 or height % spatial_merge_size or width % spatial_merge_size:
+        raise UsageError(
+            f"Invalid grid ({num_frames}, {height}, {width}) for spatial_merge_size {spatial_merge_size}. "
+            "Expected a height and width that it divides."
+        )
+    grid = (num_frames, height // spatial_merge_size, width // spatial_merge_size)
+    check_grid(*grid)
+    if video_embeds.ndim != 2 or video_embeds.shape[0] != grid[0] * grid[1] * grid[2]:
+        raise UsageError(
+            f"Invalid embeddings of shape {tuple(video_embeds.shape)}. "
+            f"Expected ({grid[0] * grid[1] * grid[2]}, D) for the token grid {grid}."
+        )
+    ranking = Ranking(compute_dissimilarity(video_embeds.view(*grid, -1)))
+    return ranking.at(q).retention_mask.flatten()

@@ -1,0 +1,53 @@
+"""The error tree of evs: one class a kind of failure, one exit code a class.
+
+The library raises these; ``evs_cli.cli.app`` turns them into ``Error:`` and ``Hint:`` lines and the exit
+code. Anything else that is raised is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class EvsError(Exception):
+    """Base of every error a user can cause and can mend.
+
+    Args:
+        message: one line that says what failed, what was got and what is allowed.
+        hint: one line with the next step, or None where there is none.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(EvsError, ValueError):
+    """An option or argument outside its allowed range, or options that exclude each other."""
+
+    exit_code = 2
+
+
+class VideoError(EvsError):
+    """A video that cannot be opened, holds no video stream or no frame that decodes."""
+
+    exit_code = 3
+
+
+class ModelError(EvsError):
+    """A model that cannot be found, loaded or run, or that gives unusable embeddings."""
+
+    exit_code = 4
+
+
+class ArtifactError(EvsError):
+    """An artifact that is missing or invalid, or an output that exists already."""
+
+    exit_code = 5
+
+
+class BudgetError(EvsError):
+    """A video that does not fit the context or token budget asked for."""
+
+    exit_code = 6
