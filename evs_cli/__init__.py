@@ -1,0 +1,64 @@
+"""evs: the token budget of video in vision-language models.
+
+``prune_video`` runs the main job and ``load`` reads its artifact back; the rule's own functions are here too.
+Names are imported when they are first used, so ``import evs_cli`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from evs_cli._version import __version__
+
+if TYPE_CHECKING:
+    from evs_cli.api import prune_video, sweep_video
+    from evs_cli.artifact import load, save
+    from evs_cli.core.counts import compute_retained_tokens_count, tokens_per_frame
+    from evs_cli.core.dissimilarity import compute_dissimilarity
+    from evs_cli.core.placeholders import replace_offsets_with_tokens_per_frame
+    from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.core.retention import Ranking, Retention, compute_retention_mask
+
+_HOMES = {
+    "prune_video": "api",
+    "sweep_video": "api",
+    "load": "artifact",
+    "save": "artifact",
+    "compute_retained_tokens_count": "core.counts",
+    "tokens_per_frame": "core.counts",
+    "compute_dissimilarity": "core.dissimilarity",
+    "replace_offsets_with_tokens_per_frame": "core.placeholders",
+    "PrunedVideo": "core.pruned_video",
+    "Ranking": "core.retention",
+    "Retention": "core.retention",
+    "compute_retention_mask": "core.retention",
+}
+
+__all__ = [
+    "PrunedVideo",
+    "Ranking",
+    "Retention",
+    "__version__",
+    "compute_dissimilarity",
+    "compute_retained_tokens_count",
+    "compute_retention_mask",
+    "load",
+    "prune_video",
+    "replace_offsets_with_tokens_per_frame",
+    "save",
+    "sweep_video",
+    "tokens_per_frame",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'evs_cli' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"evs_cli.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -126,12 +126,12 @@ class DissimilarityScorer:
         name = _name(dtype)
         if not all(bool(row.isfinite().all()) for row in rows):
             raise ModelError(
-                f"Cannot rank the tokens of frame {frame}: its {_name(rows[0].dtype)} embeddings hold NaN or infinite "
+                f"cannot rank the tokens of frame {frame}: its {_name(rows[0].dtype)} embeddings hold NaN or infinite "
                 "values. Expected finite embeddings.",
                 hint="float16 overflow is the usual cause: try --dtype bfloat16 or --dtype float32.",
             )
         raise ModelError(
-            f"Cannot rank the tokens of frame {frame}: its embeddings are finite, but a norm or a similarity is not in "
+            f"cannot rank the tokens of frame {frame}: its embeddings are finite, but a norm or a similarity is not in "
             f"{name}. Expected norms between 1e-3 and 6e4 in float16.",
             hint="Score in a wider dtype: --score-dtype float32.",
         )

@@ -1,0 +1,212 @@
+"""The file evs writes: a pruned video as ``.pt`` or ``.safetensors``, schema 1.
+
+In: a ``PrunedVideo``. Out: a file that holds tensors and plain values alone, so that ``torch.load`` opens it with
+``weights_only=True``; and back, with every count checked against the mask. The same video gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from evs_cli.artifact_checks import check_pruned_video
+from evs_cli.errors import ArtifactError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from evs_cli.core.pruned_video import PrunedVideo
+
+SCHEMA_VERSION = 1
+SUFFIXES = (".pt", ".safetensors")
+_METADATA_KEY = "evs"  # safetensors metadata: one key, JSON with sorted keys
+_LEVEL_PREFIX = "deepstack_embeddings."
+
+
+def check_output_path(path: Path, *, overwrite: bool) -> None:
+    """Refuse an output before any work is done for it.
+
+    Raises:
+        UsageError: a suffix other than ``.pt`` or ``.safetensors``.
+        ArtifactError: the file exists and ``overwrite`` is False, or it is a folder.
+    """
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"Invalid output {path}: suffix {path.suffix!r}. Expected one of {', '.join(SUFFIXES)}.")
+    if path.is_dir():
+        raise ArtifactError(f"cannot write {path}: it is a folder.", hint="Give a file name.")
+    if path.exists() and not overwrite:
+        raise ArtifactError(f"cannot write {path}: it exists already.", hint="--force overwrites it.")
+
+
+def to_record(pruned: PrunedVideo) -> dict[str, Any]:
+    """The dict that a ``.pt`` file holds: fields of ``PrunedVideo`` by name, tensors that own their storage."""
+    storages: set[int] = set()
+    record: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
+    for field in fields(pruned):
+        record[field.name] = _plain(getattr(pruned, field.name), storages)
+    return record
+
+
+def save(pruned: PrunedVideo, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
+    """Write a pruned video to ``path``, whole or not at all.
+
+    Args:
+        pruned: the video.
+        path: a ``.pt`` or ``.safetensors`` file; its folder is made where it is missing.
+        overwrite: whether a file that is there already may go.
+
+    Returns:
+        The size of the file in bytes.
+
+    Raises:
+        UsageError: another suffix.
+        ArtifactError: the file exists, or cannot be written.
+    """
+    target = Path(path)
+    check_output_path(target, overwrite=overwrite)
+    record = to_record(pruned)
+    write = _write_pt if target.suffix == ".pt" else _write_safetensors
+    with _replacing(target) as file:
+        write(record, file)
+    return target.stat().st_size
+
+
+def load(path: str | os.PathLike[str]) -> PrunedVideo:
+    """Read a pruned video back and check it: shapes, counts, and the sequence's spans against the mask.
+
+    Raises:
+        ArtifactError: no such file, not one of evs, a newer schema, or one whose parts contradict each other.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise ArtifactError(f"cannot read {source}: no such file.")
+    record = _read_safetensors(source) if source.suffix == ".safetensors" else _read_pt(source)
+    version = record.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ArtifactError(
+            f"cannot read {source.name}: schema_version {version!r}. Expected {SCHEMA_VERSION}.",
+            hint="It is not an artifact of evs, or was written by a newer one.",
+        )
+    return check_pruned_video(record, source.name)
+
+
+def _plain(value: Any, storages: set[int]) -> Any:
+    """``value`` as plain Python and tensors that own exactly their storage, and no two the same one.
+
+    A view would write all of what it looks into. ``storages`` holds the storages given out so far.
+    """
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        tensor = value.detach().cpu().contiguous()
+        storage = tensor.untyped_storage()
+        if storage.nbytes() != tensor.numel() * tensor.element_size() or storage.data_ptr() in storages:
+            tensor = tensor.clone()
+        storages.add(tensor.untyped_storage().data_ptr())
+        return tensor
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, storages) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, storages) for item in value]
+    return value
+
+
+def _write_pt(record: dict[str, Any], file: IO[bytes]) -> None:
+    import torch
+
+    torch.save(record, file)  # to an open file: a path would put the file's stem into the bytes
+
+
+def _write_safetensors(record: dict[str, Any], file: IO[bytes]) -> None:
+    from safetensors.torch import save as serialize
+
+    tensors, rest = _split_tensors(record)
+    metadata = {_METADATA_KEY: json.dumps(rest, sort_keys=True, allow_nan=False)}
+    file.write(serialize(tensors, metadata=metadata))
+
+
+def _split_tensors(record: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The record's tensors under flat names, and what else is in it."""
+    import torch
+
+    tensors: dict[str, torch.Tensor] = {}
+    rest: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, torch.Tensor):
+            tensors[name] = value
+        elif name == "deepstack_embeddings":
+            tensors |= {f"{_LEVEL_PREFIX}{index}": level for index, level in enumerate(value)}
+        else:
+            rest[name] = value
+    return tensors, rest
+
+
+def _read_pt(path: Path) -> dict[str, Any]:
+    import pickle
+
+    import torch
+
+    try:
+        record = torch.load(path, weights_only=True, map_location="cpu")
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError) as error:
+        raise _unreadable(path, error) from error
+    if not isinstance(record, dict):
+        raise ArtifactError(f"cannot read {path.name}: it holds a {type(record).__name__}, not an artifact of evs.")
+    return record
+
+
+def _read_safetensors(path: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            record: dict[str, Any] = json.loads((file.metadata() or {}).get(_METADATA_KEY, "{}"))
+            names = list(file.keys())
+            levels = sorted((n for n in names if n.startswith(_LEVEL_PREFIX)), key=lambda n: int(n.rsplit(".", 1)[1]))
+            record["deepstack_embeddings"] = [file.get_tensor(name) for name in levels]
+            record |= {name: file.get_tensor(name) for name in names if name not in levels}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    return record
+
+
+def _unreadable(path: Path, error: Exception) -> ArtifactError:
+    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return ArtifactError(
+        f"cannot read {path.name}: it is damaged or not an artifact of evs ({first_line[:160].rstrip('.')}).",
+        hint="Give a .pt or .safetensors file that `evs prune -o` wrote.",
+    )
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[IO[bytes]]:
+    """A temporary file beside ``target`` that takes its place when all is written; no reader sees half a file."""
+    temporary: str | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            temporary = file.name
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101 - a temporary file is private, an artifact is not
+        os.replace(temporary, target)  # noqa: PTH105
+        temporary = None
+    except OSError as error:
+        raise ArtifactError(f"cannot write {target}: {(error.strerror or str(error)).lower()}.") from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

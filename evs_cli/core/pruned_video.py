@@ -1,0 +1,105 @@
+"""The result: what is left of a video at one rate, and everything needed to feed it to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, eq=False)
+class PrunedVideo:
+    """A pruned video: T frames of h x w tokens, of which K are kept; field by field as the artifact stores it."""
+
+    embeddings: torch.Tensor
+    """(K, D) kept rows of the main level, in the original order."""
+    deepstack_embeddings: tuple[torch.Tensor, ...]
+    """(K, D) a further level, under the same mask; empty for most families."""
+    extra_embeddings: torch.Tensor
+    """(E, D) rows that are no grid token (a newline, a CLS), always kept."""
+    extra_positions: torch.Tensor
+    """(E,) int64 places of the extra rows in ``input_ids``."""
+    retention_mask: torch.Tensor
+    """(T, h, w) bool."""
+    dissimilarity: torch.Tensor
+    """(T, h, w) float32; frame 0 stands as 255."""
+    num_tokens_per_frame: torch.Tensor
+    """(T,) int64, sums to K."""
+    token_thw: torch.Tensor
+    """(K, 3) int32 original place of each kept row."""
+    input_ids: torch.Tensor
+    """(L,) int64 the rebuilt sequence."""
+    frame_offsets: torch.Tensor
+    """(T, 2) int64 inclusive (start, end) of each frame's placeholders; an empty frame has end = start - 1."""
+    position_ids: torch.Tensor | None
+    """(3, L) or (L,) int64 positions, selected from the unpruned sequence's; None for recurrent models."""
+    frame_indices: torch.Tensor
+    """(S,) int64 sampled frames of the file."""
+    pts_seconds: torch.Tensor
+    """(S,) float64 their presentation times."""
+    frame_pts_seconds: torch.Tensor
+    """(T,) float64 presentation time of the first sampled frame in each frame of tokens."""
+    prompt_seconds: torch.Tensor
+    """(T,) float64 the time of each frame of tokens as the model is told it."""
+    token_grid_thw: tuple[int, int, int]
+    """(T, h, w) in tokens."""
+    video_grid_thw: tuple[int, int, int]
+    """(T, h * m, w * m), m the spatial merge."""
+    model_grid_thw: tuple[int, int, int]
+    """The family's own grid."""
+    spatial_merge_size: int
+    temporal_patch_size: int
+    placeholder_token_id: int
+    q: float
+    """Pruning rate, in [0, 1)."""
+    method: str
+    """The rule that chose the tokens: ``evs``."""
+    noise_tokens: int
+    """Kept tokens outside frame 0 whose dissimilarity is within rounding of zero."""
+    zero_frames: tuple[int, ...]
+    """Frames that hold an all-zero token; the rule counts such tokens as new."""
+    planned: Mapping[str, Any]
+    """Counts known before decoding; see ``counts_of``."""
+    actual: Mapping[str, Any]
+    """The same counts of what decoded; they differ for damaged files alone."""
+    provenance: Mapping[str, Any]
+    """Versions, model, video, sampling, device: what it takes to make the same bytes again."""
+
+    @property
+    def tokens_per_frame(self) -> int:
+        """``h * w``, before pruning."""
+        return self.token_grid_thw[1] * self.token_grid_thw[2]
+
+    @property
+    def total_tokens(self) -> int:
+        """N, video tokens before pruning."""
+        return self.token_grid_thw[0] * self.tokens_per_frame
+
+    @property
+    def retained_tokens(self) -> int:
+        """K, video tokens kept."""
+        return int(self.embeddings.shape[0])
+
+    @property
+    def sequence_length(self) -> int:
+        """L, length of ``input_ids``."""
+        return int(self.input_ids.shape[0])
+
+    @property
+    def unpruned_sequence_length(self) -> int:
+        """Length of the sequence with every video token in it."""
+        return self.sequence_length + self.total_tokens - self.retained_tokens
+
+    @property
+    def empty_frames(self) -> int:
+        """Frames that keep no token."""
+        return int((self.num_tokens_per_frame == 0).sum())
+
+    def __repr__(self) -> str:
+        return (
+            f"PrunedVideo(q={self.q:g}, {self.retained_tokens} of {self.total_tokens} tokens, "
+            f"grid {self.token_grid_thw}, embeddings {tuple(self.embeddings.shape)} {self.embeddings.dtype}, "
+            f"sequence {self.sequence_length})"
+        )

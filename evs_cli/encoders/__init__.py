@@ -1,0 +1,1 @@
+"""Model families: a plan without weights, and embeddings with them. Knows no video file and no rate."""

@@ -1,0 +1,121 @@
+"""Nemotron H Omni: a span a tubelet behind a text of its frames' times, placeholders of the image token.
+
+Its language model is recurrent, so there are no positions to keep. Its processor cannot be run without pixels;
+the size is computed here and the text comes from the processor's own ``replace_video_token``.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, seconds
+from evs_cli.encoders.loading import quiet_transformers
+from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_times
+
+if TYPE_CHECKING:
+    import torch
+
+
+class NemotronHOmniEncoder(VisionLanguageEncoder):
+    """Frames resized to about ``video_target_num_patches`` patches, aspect kept, tubelets of two."""
+
+    auto_class: ClassVar[str] = "AutoModelForImageTextToText"
+    supported_options: ClassVar[frozenset[str]] = frozenset({"prompt"})
+
+    @property
+    def video_markup(self) -> str:
+        """``<video>``."""
+        return str(self.processor.video_token)
+
+    @property
+    def placeholder_token(self) -> str:
+        """``<image>``: the tokenizer has no token of its own for a video."""
+        return str(self.processor.image_token)
+
+    @property
+    def temporal_patch_size(self) -> int:
+        """The processor's ``video_temporal_patch_dim``, which it hands to its video processor."""
+        return int(self.processor.video_temporal_patch_dim)
+
+    def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
+        import torch
+
+        video = self.processor.video_processor
+        patch, merge = int(video.patch_size), round(1 / video.downsample_ratio)
+        rows, columns = target_patches(
+            clip.height,
+            clip.width,
+            target_num_patches=int(video.video_target_num_patches),
+            merge_size=merge,
+            keeps_aspect=bool(video.video_maintain_aspect_ratio),
+        )
+        height, width = frame_size or (rows * patch, columns * patch)
+        num_tubelets = -(-clip.num_frames // self.temporal_patch_size)
+        expanded = self.processor.replace_video_token(
+            {
+                "num_frames": [clip.num_frames],
+                "video_metadata": [SimpleNamespace(**true_times(clip, clip.pts_seconds))],
+                "pixel_values_videos": torch.empty(
+                    (1, num_tubelets, 3 * self.temporal_patch_size, height, width), device="meta"
+                ),
+            },
+            0,
+        )
+        text = self.prompt_text(options).replace(self.video_markup, expanded, 1)
+        grid = (num_tubelets, height // patch // merge, width // patch // merge)
+        pts = fill_tubelets(clip.pts_seconds, self.temporal_patch_size)
+        return EncodePlan(
+            frame_size=(height, width),
+            token_grid_thw=grid,
+            model_grid_thw=(num_tubelets, height // patch, width // patch),
+            spatial_merge_size=merge,
+            temporal_patch_size=self.temporal_patch_size,
+            layout=self.layout(self.processor.tokenizer(text)["input_ids"], num_tubelets, int(np.prod(grid))),
+            pts_seconds=clip.pts_seconds,
+            # Both times of a tubelet are written; the first one stands for it, to the hundredth that is printed.
+            prompt_seconds=seconds([float(f"{round(1000 * t) / 1000:.2f}") for t in pts[:: self.temporal_patch_size]]),
+        )
+
+    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> tuple[torch.Tensor, ...]:
+        """See ``VideoEncoder.encode``; the processor's size depends on the frame's alone, so chunks agree."""
+        import torch
+
+        with quiet_transformers(), torch.inference_mode():
+            inputs = self.processor.video_processor(
+                videos=[frames],
+                do_sample_frames=False,
+                temporal_patch_size=self.temporal_patch_size,
+                input_data_format="channels_first",
+                return_tensors="pt",
+            )
+            pixels = inputs["pixel_values_videos"].to(self._model.device)
+            features = self._model.get_video_features(pixels)
+        return (self.to_grid(features.pooler_output[0], plan),)
+
+    def position_ids(self, plan: EncodePlan) -> None:
+        """None: the recurrent model takes no positions."""
+        return
+
+
+def target_patches(
+    height: int, width: int, *, target_num_patches: int, merge_size: int, keeps_aspect: bool
+) -> tuple[int, int]:
+    """(rows, columns) of patches a frame is resized to: near the target, both sides a multiple of the merge.
+
+    transformers' NemotronH_Omni_Reasoning_V3VideoProcessor; tested against it.
+    """
+    if not keeps_aspect:
+        side = max(merge_size, math.isqrt(target_num_patches) // merge_size * merge_size)
+        return side, side
+    aspect = width / max(height, 1)
+    rows = max(round(math.sqrt(target_num_patches / aspect)), 1)
+    columns = max(round(math.sqrt(target_num_patches * aspect)), 1)
+    up = [-(-n // merge_size) * merge_size for n in (rows, columns)]
+    if up[0] * up[1] <= target_num_patches:
+        return up[0], up[1]
+    down = [max(merge_size, n // merge_size * merge_size) for n in (rows, columns)]
+    return down[0], down[1]

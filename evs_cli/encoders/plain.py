@@ -1,0 +1,187 @@
+"""Plain frame encoders: vision transformers that turn one frame into a grid of patch tokens.
+
+DINOv2, DINOv3, SigLIP and CLIP. They need no language model and no tokenizer, so the sequence they get is a
+generic one: for each frame ``1``, its placeholders ``0``, then ``2``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from evs_cli.core.placeholders import SequenceLayout
+from evs_cli.encoders import embedded
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
+from evs_cli.encoders.loading import loading_errors, quiet_transformers
+from evs_cli.errors import ModelError, UsageError
+from evs_cli.video.sampling import SamplingDefaults
+
+if TYPE_CHECKING:
+    import torch
+
+PLACEHOLDER_ID, FRAME_START_ID, FRAME_END_ID = 0, 1, 2
+DEFAULT_SIZE = 224
+_IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+
+
+@dataclass(frozen=True)
+class _Tower:
+    """How one kind of vision transformer is loaded and read."""
+
+    class_name: str
+    """Class of transformers that holds the vision tower alone."""
+    class_tokens: int
+    """Tokens in front of the patches: the class token, without registers."""
+    interpolates_by_argument: bool
+    """Whether other sizes than the trained one must be asked for in the call."""
+
+
+# The tower of an image-text model is a part of its checkpoint; its class reads that part alone.
+_TOWERS = {
+    "dinov2": _Tower("Dinov2Model", 1, False),
+    "dinov2_with_registers": _Tower("Dinov2WithRegistersModel", 1, False),
+    "dinov3_vit": _Tower("DINOv3ViTModel", 1, False),
+    "siglip": _Tower("SiglipVisionModel", 0, True),
+    "siglip_vision_model": _Tower("SiglipVisionModel", 0, True),
+    "clip": _Tower("CLIPVisionModel", 1, True),
+    "clip_vision_model": _Tower("CLIPVisionModel", 1, True),
+}
+
+
+class PlainFrameEncoder(VideoEncoder):
+    """A vision transformer applied to each frame alone.
+
+    The whole frame is seen: short side ``--size`` (224), aspect kept, both sides rounded to the patch size and
+    nothing cropped, where the published image processors cut out the middle.
+    """
+
+    supported_options: ClassVar[frozenset[str]] = frozenset({"size"})
+    _model: Any = None
+
+    @cached_property
+    def _tower(self) -> _Tower:
+        return _TOWERS[self.source.model_type]
+
+    @cached_property
+    def _vision_config(self) -> dict[str, Any]:
+        return dict(self.source.config.get("vision_config") or self.source.config)
+
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """2 fps, at most 128 frames: image models have no rule of their own."""
+        return SamplingDefaults(fps=2.0, num_frames=None, max_frames=128, min_frames=None)
+
+    def plan(self, clip: Clip, options: EncodeOptions, *, frame_size: tuple[int, int] | None = None) -> EncodePlan:
+        """See ``VideoEncoder.plan``; needs no torch."""
+        self.check_options(options)
+        patch = self._patch_size
+        height, width = frame_size or fit_short_side(clip.height, clip.width, options.size or DEFAULT_SIZE, patch)
+        grid = (clip.num_frames, height // patch, width // patch)
+        return EncodePlan(
+            frame_size=(height, width),
+            token_grid_thw=grid,
+            model_grid_thw=grid,
+            spatial_merge_size=1,
+            temporal_patch_size=1,
+            layout=generic_layout(grid[0], grid[1] * grid[2]),
+            pts_seconds=clip.pts_seconds,
+            prompt_seconds=seconds(clip.pts_seconds),
+        )
+
+    @property
+    def _patch_size(self) -> int:
+        # Configurations leave out what equals the class's default.
+        default = {"siglip": 16, "siglip_vision_model": 16, "clip": 32, "clip_vision_model": 32, "dinov3_vit": 16}
+        return int(self._vision_config.get("patch_size", default.get(self.source.model_type, 14)))
+
+    def load(self, device: str, dtype: torch.dtype) -> None:
+        """See ``VideoEncoder.load``."""
+        import transformers
+
+        location = embedded.convert_once() if self.source.is_embedded else self.source.location
+        with loading_errors(self.source), quiet_transformers():
+            tower = getattr(transformers, self._tower.class_name)
+            model = tower.from_pretrained(location, dtype=dtype, **self.source.pretrained_arguments())
+            self._mean_std = _read_mean_std(str(location), self.source.revision)
+        self._model = model.to(device).eval()
+
+    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> tuple[torch.Tensor, ...]:
+        """See ``VideoEncoder.encode``."""
+        import torch
+
+        arguments = {"interpolate_pos_encoding": True} if self._tower.interpolates_by_argument else {}
+        with torch.inference_mode():
+            pixels = self._pixels(frames, plan)
+            hidden = self._model(pixel_values=pixels, **arguments).last_hidden_state
+        skip = self._tower.class_tokens + int(self._vision_config.get("num_register_tokens", 0))
+        _, height, width = plan.token_grid_thw
+        if hidden.shape[1] - skip != height * width:
+            raise ModelError(
+                f"cannot place the tokens of {self.source.name}: {hidden.shape[1]} a frame. "
+                f"Expected {height * width} patches after {skip} tokens in front."
+            )
+        return (hidden[:, skip:].reshape(frames.shape[0], height, width, -1),)
+
+    def _pixels(self, frames: torch.Tensor, plan: EncodePlan) -> torch.Tensor:
+        """(t, 3, h, w) normalised pixels in the model's dtype, resized with antialiasing."""
+        import torch
+        from torchvision.transforms.v2 import functional as tvf
+
+        resized = tvf.resize(frames, list(plan.frame_size), interpolation=tvf.InterpolationMode.BICUBIC, antialias=True)
+        mean, std = (torch.tensor(values).view(3, 1, 1) for values in self._mean_std)
+        pixels: torch.Tensor = (resized.float() / 255 - mean) / std
+        return pixels.to(self._model.device, self._model.dtype)
+
+    def position_ids(self, plan: EncodePlan) -> torch.Tensor:
+        """``(L,)``: places in the unpruned generic sequence."""
+        import torch
+
+        return torch.arange(plan.layout.sequence_length)
+
+
+def fit_short_side(height: int, width: int, size: int, patch_size: int) -> tuple[int, int]:
+    """The (height, width) whose short side is ``size``, aspect kept, both rounded to the patch (at least one)."""
+    scale = size / min(height, width)
+    fitted = tuple(max(1, round(side * scale / patch_size)) * patch_size for side in (height, width))
+    if max(fitted) // patch_size > 4096:
+        raise UsageError(
+            f"cannot fit frames of {width}x{height} to a short side of {size}: the long side would be {max(fitted)}. "
+            f"Expected at most {4096 * patch_size}."
+        )
+    return fitted[0], fitted[1]
+
+
+def generic_layout(num_frames: int, tokens_per_frame: int) -> SequenceLayout:
+    """The sequence of a model without a tokenizer: 1, then 0 for each token, then 2, for every frame."""
+    frame = np.full(tokens_per_frame + 2, PLACEHOLDER_ID, dtype=np.int64)
+    frame[0], frame[-1] = FRAME_START_ID, FRAME_END_ID
+    ids = np.tile(frame, num_frames)
+    return SequenceLayout(
+        input_ids=ids,
+        token_positions=np.flatnonzero(ids == PLACEHOLDER_ID).astype(np.int64),
+        extra_positions=np.empty(0, dtype=np.int64),
+        num_frames=num_frames,
+        placeholder_token_id=PLACEHOLDER_ID,
+    )
+
+
+def _read_mean_std(location: str, revision: str | None) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of the checkpoint's image processor; ImageNet's where it names none."""
+    path: Path | None = Path(location) / "preprocessor_config.json"
+    if not Path(location).is_dir():
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError
+
+        try:
+            path = Path(hf_hub_download(location, "preprocessor_config.json", revision=revision))
+        except EntryNotFoundError:
+            path = None
+    if path is None or not path.is_file():
+        return _IMAGENET
+    config = json.loads(path.read_text(encoding="utf-8"))
+    return config.get("image_mean", _IMAGENET[0]), config.get("image_std", _IMAGENET[1])

@@ -1,0 +1,102 @@
+"""Where and in what precision a model runs: the user's words made into a device and a dtype, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evs_cli.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = ("float32", "bfloat16", "float16")
+DEFAULT_BATCH_FRAMES = 16
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A device and a dtype that are there, and why these."""
+
+    device: str
+    """A torch device string."""
+    dtype: torch.dtype
+    reason: str
+    """Why, in a few words, for ``-v``."""
+
+    @property
+    def dtype_name(self) -> str:
+        """The dtype's name without the module."""
+        return dtype_name(self.dtype)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """A dtype's name without the module, as it is written to the artifact."""
+    return str(dtype).removeprefix("torch.")
+
+
+def resolve_runtime(device: str = "auto", dtype: str = "auto") -> Runtime:
+    """Check that a device is there and choose what was left to evs.
+
+    Args:
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps`` or any torch device string.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``; auto is float32 on the CPU and bfloat16 elsewhere.
+
+    Raises:
+        UsageError: not a device string, or another dtype.
+        ModelError: a device that this machine does not have; evs never falls back in silence.
+    """
+    import torch
+
+    if device == "auto":
+        name, why = _best_device()
+    else:
+        name, why = _check_device(device), "as asked"
+    kind = torch.device(name).type
+    if dtype == "auto":
+        chosen = torch.float32 if kind == "cpu" else torch.bfloat16
+        return Runtime(name, chosen, f"device {name} ({why}), dtype auto on {kind}")
+    return Runtime(name, parse_dtype(dtype), f"device {name} ({why}), dtype as asked")
+
+
+def parse_dtype(name: str) -> torch.dtype:
+    """The dtype of a name in ``DTYPES``.
+
+    Raises:
+        UsageError: another name.
+    """
+    import torch
+
+    if name not in DTYPES:
+        raise UsageError(f"Invalid dtype {name!r}. Expected auto, {', '.join(DTYPES)}.")
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def _best_device() -> tuple[str, str]:
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda", "a CUDA device is there"
+    if torch.backends.mps.is_available():
+        return "mps", "an MPS device is there"
+    return "cpu", "no CUDA or MPS device is there"
+
+
+def _check_device(name: str) -> str:
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(
+            f"Invalid device {name!r}. Expected auto, cpu, cuda, cuda:0, mps or another torch device."
+        ) from error
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ModelError(
+            f"cannot run on {name}: {str(error).splitlines()[0][:160].rstrip('.')}.",
+            hint="--device auto takes what is there; --device cpu works everywhere.",
+        ) from error
+    return str(device)

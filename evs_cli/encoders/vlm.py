@@ -1,0 +1,161 @@
+"""What the vision-language families share: a plan from the checkpoint's own processor, and its vision part.
+
+The processor is called on tensors of the meta device, which have a shape and no pixels, and is told the true
+times: a rate of 1000 and the presentation times in milliseconds as frame indices. A family's own file says which
+markup stands for a video, which options it has, and what is particular about its features.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from evs_cli.core.placeholders import IntArray, SequenceLayout
+from evs_cli.encoders.base import (
+    Clip,
+    EncodeOptions,
+    EncodePlan,
+    FloatArray,
+    VideoEncoder,
+    require_same_count,
+    seconds,
+)
+from evs_cli.encoders.loading import load_processor, load_vision_part
+from evs_cli.errors import ModelError, UsageError
+from evs_cli.video.sampling import SamplingDefaults
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_FPS, DEFAULT_MAX_FRAMES = 2.0, 128
+
+
+class VisionLanguageEncoder(VideoEncoder):
+    """A vision-language checkpoint: its processor plans, its vision tower and projector encode."""
+
+    auto_class: ClassVar[str] = "AutoModel"
+    """Class of transformers that loads the family."""
+    _model: Any = None
+
+    @cached_property
+    def processor(self) -> Any:
+        """The checkpoint's processor; read once, on first use."""
+        return load_processor(self.source)
+
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """The video processor's own rate or count with its limits, else 2 fps up to its maximum or 128."""
+        video = self.processor.video_processor
+        num_frames, fps = getattr(video, "num_frames", None), getattr(video, "fps", None)
+        return SamplingDefaults(
+            fps=None if num_frames else float(fps or DEFAULT_FPS),
+            num_frames=num_frames,
+            max_frames=getattr(video, "max_frames", None) or DEFAULT_MAX_FRAMES,
+            min_frames=getattr(video, "min_frames", None),
+        )
+
+    @property
+    def temporal_patch_size(self) -> int:
+        """Sampled frames that become one frame of tokens."""
+        return int(self.processor.video_processor.temporal_patch_size)
+
+    @property
+    @abstractmethod
+    def video_markup(self) -> str:
+        """The text that stands for one video in the family's prompts."""
+
+    @property
+    @abstractmethod
+    def placeholder_token(self) -> str:
+        """The token, as text, that stands for one video token once the markup is expanded."""
+
+    @abstractmethod
+    def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
+        """The plan of a clip whose frames are enough for one tubelet."""
+
+    def plan(self, clip: Clip, options: EncodeOptions, *, frame_size: tuple[int, int] | None = None) -> EncodePlan:
+        """See ``VideoEncoder.plan``; reads the processor and tokenizer, no weights."""
+        self.check_options(options)
+        return self._expand(clip, options, frame_size)
+
+    def prompt_text(self, options: EncodeOptions) -> str:
+        """The text before expansion: the chat prompt around the video's markup, or the markup alone."""
+        if options.prompt is None:
+            return self.video_markup
+        for token in {self.placeholder_token, self.processor.video_token, self.processor.image_token}:
+            if token in options.prompt:
+                raise UsageError(
+                    f"Invalid prompt: it holds {token}, which {self.source.name} reads as part of a video or image. "
+                    "Expected plain text; evs puts the video in front of it."
+                )
+        if not getattr(self.processor, "chat_template", None):
+            raise ModelError(
+                f"cannot build a prompt for {self.source.name}: it has no chat template.",
+                hint="Leave out --prompt; the sequence is then the video's part alone.",
+            )
+        content = [{"type": "video"}, {"type": "text", "text": options.prompt}]
+        text: str = self.processor.apply_chat_template(
+            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+        )
+        return text
+
+    def layout(self, input_ids: Sequence[int], num_frames: int, num_tokens: int) -> SequenceLayout:
+        """The layout of an expanded sequence, whose placeholders must be as many as the grid has tokens."""
+        placeholder_id = int(self.processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
+        ids: IntArray = np.asarray(input_ids, dtype=np.int64)
+        positions: IntArray = np.flatnonzero(ids == placeholder_id).astype(np.int64)
+        require_same_count(len(positions), num_tokens, self.source, f"placeholders {self.placeholder_token}")
+        return SequenceLayout(
+            input_ids=ids,
+            token_positions=positions,
+            extra_positions=np.empty(0, dtype=np.int64),
+            num_frames=num_frames,
+            placeholder_token_id=placeholder_id,
+        )
+
+    def load(self, device: str, dtype: torch.dtype) -> None:
+        """See ``VideoEncoder.load``; the language layers stay on disk."""
+        self._model = load_vision_part(self.source, device, dtype, auto_class=self.auto_class)
+
+    def to_grid(self, rows: torch.Tensor, plan: EncodePlan) -> torch.Tensor:
+        """``(t, h, w, D)`` from ``(t * h * w, D)`` rows of a chunk."""
+        _, height, width = plan.token_grid_thw
+        if rows.shape[0] % (height * width):
+            raise ModelError(
+                f"cannot place the tokens of {self.source.name}: {rows.shape[0]} came of a chunk. "
+                f"Expected a multiple of {height} x {width}, as planned."
+            )
+        return rows.reshape(-1, height, width, rows.shape[-1])
+
+    def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
+        """``(L,)``: families without positions of their own count their ids."""
+        import torch
+
+        return torch.arange(plan.layout.sequence_length)
+
+
+def true_times(clip: Clip, pts_seconds: FloatArray) -> dict[str, Any]:
+    """``video_metadata`` that tells a processor the true times, in milliseconds as frame indices at a rate of 1000.
+
+    Processors divide an index by a rate, and some round the frame interval to a whole millisecond first, which
+    drifts by a second a minute at 24000/1001 frames a second. At a rate of 1000 the interval is exactly one.
+    """
+    return {
+        "fps": 1000.0,
+        "frames_indices": [round(1000 * t) for t in pts_seconds.tolist()],
+        "total_num_frames": max(1, round(1000 * clip.window_seconds)),
+        "duration": clip.window_seconds,
+        "height": clip.height,
+        "width": clip.width,
+        "video_backend": "evs",
+    }
+
+
+def fill_tubelets(values: FloatArray, temporal_patch_size: int) -> FloatArray:
+    """``values`` with the last repeated until it fills a whole tubelet."""
+    missing = -len(values) % temporal_patch_size
+    return seconds(np.concatenate([values, np.repeat(values[-1:], missing)]))

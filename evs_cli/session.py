@@ -1,0 +1,101 @@
+"""One model and many videos: what ``prune`` and ``sweep`` have in common.
+
+In: a model's name and what the user asks for, checked before any work. Out: encodings, one video at a time. The
+model is opened once, and its weights are loaded when the first video has been planned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from evs_cli.encoders.base import EncodeOptions, VideoEncoder
+from evs_cli.encoders.registry import open_encoder
+from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, resolve_runtime
+from evs_cli.encoders.source import DEFAULT_MODEL
+from evs_cli.pipeline import (
+    DEFAULT_PRUNING_RATE,
+    ClipPlan,
+    EncodedVideo,
+    EncodeSettings,
+    Progress,
+    SilentProgress,
+    Timings,
+    encode_video,
+    plan_video,
+)
+from evs_cli.video.sampling import SamplingRequest
+from evs_cli.video.source import VideoSource
+
+if TYPE_CHECKING:
+    from evs_cli.video.reader import Decoder
+
+
+@dataclass(frozen=True)
+class SessionRequest:
+    """What a user asks for beside the videos and the rate; the defaults are the command line's."""
+
+    model: str = DEFAULT_MODEL
+    revision: str | None = None
+    trust_remote_code: bool = False
+    sampling: SamplingRequest = field(default_factory=SamplingRequest)
+    options: EncodeOptions = field(default_factory=EncodeOptions)
+    device: str = "auto"
+    dtype: str = "auto"
+    score_dtype: str | None = None
+    batch_frames: int = DEFAULT_BATCH_FRAMES
+    decoder: Decoder = "pyav"
+
+
+class Session:
+    """An opened model, ready to plan and encode videos.
+
+    Raises:
+        ModelError: no such model, an unknown family, or a device that is not there.
+        UsageError: an option without meaning for the model.
+    """
+
+    def __init__(self, request: SessionRequest, progress: Progress | None = None) -> None:
+        from evs_cli.encoders.runtime import parse_dtype
+
+        self.request = request
+        self.progress = progress or SilentProgress()
+        self.encoder: VideoEncoder = open_encoder(
+            request.model, revision=request.revision, trust_remote_code=request.trust_remote_code
+        )
+        self.encoder.check_options(request.options)
+        self.settings = EncodeSettings(
+            runtime=resolve_runtime(request.device, request.dtype),
+            batch_frames=request.batch_frames,
+            decoder=request.decoder,
+            score_dtype=None if request.score_dtype is None else parse_dtype(request.score_dtype),
+        )
+        self._is_loaded = False
+
+    def pruning_rate(self, q: float | None) -> tuple[float, str]:
+        """The rate to use and where it comes from: the user, the model's configuration, or evs."""
+        if q is not None:
+            return q, "as asked"
+        if self.encoder.default_pruning_rate is not None:
+            return self.encoder.default_pruning_rate, "the model's own"
+        return DEFAULT_PRUNING_RATE, "default"
+
+    def plan(self, source: VideoSource, timings: Timings | None = None) -> ClipPlan:
+        """Plan one video; see ``pipeline.plan_video``."""
+        return plan_video(source, self.encoder, self.request.sampling, self.request.options, timings=timings)
+
+    def encode(self, source: VideoSource) -> EncodedVideo:
+        """Plan, decode and encode one video; the first one loads the weights."""
+        timings = Timings()
+        self.progress.stage("plan")
+        plan = self.plan(source, timings)
+        for note in plan.notes:
+            self.progress.notice(f"{plan.video.name}: {note}")
+        if not self._is_loaded:
+            self.progress.stage("load model")
+            with timings.measure("load_model"):
+                self.encoder.load(self.settings.runtime.device, self.settings.runtime.dtype)
+            self._is_loaded = True
+        return encode_video(
+            plan, self.encoder, self.settings, self.request.options, progress=self.progress, timings=timings
+        )
