@@ -154,8 +154,8 @@ def _read_pt(path: Path) -> dict[str, Any]:
 
     try:
         record = torch.load(path, weights_only=True, map_location="cpu")
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError) as error:
-        raise _unreadable(path, error) from error
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, OSError) as error:
+        raise _unreadable(path) from error  # torch's own text is a page about weights_only
     if not isinstance(record, dict):
         raise ArtifactError(f"cannot read {path.name}: it holds a {type(record).__name__}, not an artifact of evs.")
     return record
@@ -172,14 +172,13 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
             record["deepstack_embeddings"] = [file.get_tensor(name) for name in levels]
             record |= {name: file.get_tensor(name) for name in names if name not in levels}
     except (SafetensorError, OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(path) from error
     return record
 
 
-def _unreadable(path: Path, error: Exception) -> ArtifactError:
-    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+def _unreadable(path: Path) -> ArtifactError:
     return ArtifactError(
-        f"cannot read {path.name}: it is damaged or not an artifact of evs ({first_line[:160].rstrip('.')}).",
+        f"cannot read {path.name}: it is damaged or no file that evs wrote.",
         hint="Give a .pt or .safetensors file that `evs prune -o` wrote.",
     )
 

@@ -45,6 +45,9 @@ class Progress(Protocol):
     def notice(self, text: str) -> None:
         """A sentence the user should read."""
 
+    def detail(self, text: str) -> None:
+        """A sentence for those who ask for more."""
+
 
 class SilentProgress:
     """A ``Progress`` that nobody watches."""
@@ -56,6 +59,9 @@ class SilentProgress:
         """Ignore it."""
 
     def notice(self, text: str) -> None:
+        """Ignore it."""
+
+    def detail(self, text: str) -> None:
         """Ignore it."""
 
 

@@ -6,13 +6,22 @@ model is opened once, and its weights are loaded when the first video has been p
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evs_cli._version import __version__
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, resolve_runtime
 from evs_cli.encoders.source import DEFAULT_MODEL
+from evs_cli.errors import UsageError
 from evs_cli.pipeline import (
     DEFAULT_PRUNING_RATE,
     ClipPlan,
@@ -29,6 +38,29 @@ from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
     from evs_cli.video.reader import Decoder
+
+
+STDIN = "-"
+"""The name that stands for a video on standard input."""
+
+
+@contextmanager
+def opened(video: str) -> Iterator[VideoSource]:
+    """The source of a video as named on the command line; ``-`` is kept in a temporary file while it is read.
+
+    Raises:
+        UsageError: ``-`` where standard input is a terminal, which would wait for ever.
+    """
+    if video != STDIN:
+        yield video
+        return
+    if sys.stdin.isatty():
+        raise UsageError("Invalid video -: standard input is a terminal. Expected a video piped into it.")
+    with tempfile.TemporaryDirectory(prefix="evs-") as folder:
+        path = Path(folder) / "stdin"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
 
 
 @dataclass(frozen=True)
@@ -71,6 +103,19 @@ class Session:
             score_dtype=None if request.score_dtype is None else parse_dtype(request.score_dtype),
         )
         self._is_loaded = False
+        for line in self._details():
+            self.progress.detail(line)
+
+    def _details(self) -> list[str]:
+        """What ``-v`` tells of the run before it begins."""
+        source, sampling = self.encoder.source, self.encoder.sampling_defaults
+        return [
+            f"evs {__version__}, torch {version('torch')}, transformers {version('transformers')}",
+            f"model {source.location}, revision {source.revision or 'local'}, family {source.model_type}",
+            self.settings.runtime.reason,
+            f"sampling of the model: fps {sampling.fps}, num_frames {sampling.num_frames}, "
+            f"min_frames {sampling.min_frames}, max_frames {sampling.max_frames}",
+        ]
 
     def pruning_rate(self, q: float | None) -> tuple[float, str]:
         """The rate to use and where it comes from: the user, the model's configuration, or evs."""

@@ -14,7 +14,8 @@ from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
 from evs_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from evs_cli.pipeline import EncodedVideo
+    from evs_cli.pipeline import EncodedVideo, Progress
+    from evs_cli.session import SessionRequest
 
 _MAX_RATES = 1000
 
@@ -61,6 +62,15 @@ def sweep(encoded: EncodedVideo, rates: Sequence[float]) -> list[SweepRow]:
         )
         for retention in encoded.ranking.sweep(list(rates))
     ]
+
+
+def sweep_named(video: str, rates: Sequence[float], request: SessionRequest, progress: Progress) -> list[SweepRow]:
+    """Encode a video named on the command line (``-`` is standard input) once, and a row a rate."""
+    from evs_cli.session import Session, opened
+
+    session = Session(request, progress)
+    with opened(video) as source:
+        return sweep(session.encode(source), rates)
 
 
 def parse_rates(text: str) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keep transformers' progress bars and warnings off the terminal, unless EVS_DEBUG is set."""
-    from transformers.utils import logging
+    """Keep transformers' progress bars and warnings off the terminal, unless evs itself logs at DEBUG (``-vv``)."""
+    from transformers.utils import logging as library_logging
 
-    if os.environ.get("EVS_DEBUG"):
+    if logging.getLogger("evs_cli").isEnabledFor(logging.DEBUG):
         yield
         return
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    verbosity, bars = library_logging.get_verbosity(), library_logging.is_progress_bar_enabled()
+    library_logging.set_verbosity_error()
+    library_logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
+        library_logging.set_verbosity(verbosity)
         if bars:
-            logging.enable_progress_bar()
+            library_logging.enable_progress_bar()
 
 
 @contextlib.contextmanager

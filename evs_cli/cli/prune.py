@@ -1,0 +1,47 @@
+"""``evs prune``: the main job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evs_cli.cli import options as o
+from evs_cli.cli.shared import with_model, with_output
+from evs_cli.cli.values import printed_parts, pruning_rate
+from evs_cli.console import Sink
+
+EXAMPLES = (
+    "evs prune samples/crossing.mp4 --q 0.7 -o crossing.pt",
+    "evs prune samples/slides.mp4 --fps 1 --json",
+    "evs prune samples/pan.mp4 samples/cuts.mp4 --keep 0.3 -o pruned/",
+)
+
+
+@with_output
+@with_model
+def command(
+    videos: o.Videos,
+    request: dict[str, Any],
+    sink: Sink,
+    q: o.Rate = None,
+    keep: o.Keep = None,
+    output: o.Output = None,
+    force: o.Force = False,
+    dry_run: o.DryRun = False,
+    printed: o.Print = None,
+) -> None:
+    """Prune videos: keep frame 0 and the tokens that differ most from the frame before.
+
+    Prints the tokens of every frame and the rebuilt sequence; -o writes the pruned embeddings beside them.
+    """
+    parts = printed_parts(printed)
+    rate = pruning_rate(q, keep)
+    with sink.progress() as progress:
+        progress.stage("load libraries")
+        from evs_cli.api import make_request
+        from evs_cli.prune_job import plan_job, run_job
+        from evs_cli.report.render import render_prune
+
+        job = plan_job(videos, rate, output, overwrite=force, request=make_request(**request))
+        render_prune(run_job(job, progress, dry_run=dry_run), sink, parts)
+    if output is not None and not dry_run and len(videos) == 1:
+        sink.hint(f"evs show {output}")

@@ -1,0 +1,117 @@
+"""The options that every command has, and those of every command that runs a model: declared and parsed once.
+
+``with_output`` and ``with_model`` add them to a command's signature, which Typer reads, and hand the command a
+``Sink`` and the model's keywords instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from evs_cli.cli import options as o
+from evs_cli.console import FORMATS, OutputStyle, Sink
+from evs_cli.errors import UsageError
+
+Command = Callable[..., None]
+
+_OUTPUT: dict[str, tuple[Any, Any]] = {
+    "format": (o.Format, "table"),
+    "json": (o.Json, False),
+    "quiet": (o.Quiet, False),
+    "verbose": (o.Verbose, 0),
+    "no_color": (o.NoColor, False),
+    "debug": (o.Debug, False),
+}
+_SOURCE: dict[str, tuple[Any, Any]] = {
+    "model": (o.Model, "dinov2-small"),
+    "fps": (o.Fps, None),
+    "num_frames": (o.NumFrames, None),
+    "max_frames": (o.MaxFrames, None),
+    "start_seconds": (o.Start, None),
+    "end_seconds": (o.End, None),
+    "prompt": (o.Prompt, None),
+    "size": (o.Size, None),
+    "frame_min_pixels": (o.FrameMinPixels, None),
+    "frame_max_pixels": (o.FrameMaxPixels, None),
+    "video_min_pixels": (o.VideoMinPixels, None),
+    "video_max_pixels": (o.VideoMaxPixels, None),
+    "cap_pixels_per_frame": (o.CapPixelsPerFrame, None),
+    "decoder": (o.Decoder, "pyav"),
+    "revision": (o.Revision, None),
+    "trust_remote_code": (o.TrustRemoteCode, False),
+}
+"""What is read: options before a command's own, by the names of ``SessionRequest`` and what it holds."""
+_RUN: dict[str, tuple[Any, Any]] = {
+    "score_dtype": (o.ScoreDtype, None),
+    "device": (o.Device, "auto"),
+    "dtype": (o.Dtype, "auto"),
+    "batch_frames": (o.BatchFrames, 16),
+}
+"""How it is run: options behind a command's own."""
+
+
+def with_output(command: Command) -> Command:
+    """Give a command the output options; it receives them as ``sink``."""
+
+    def call(**values: Any) -> None:
+        output = {name: values.pop(name) for name in _OUTPUT}
+        command(**values, sink=_make_sink(**output))
+
+    return _with_signature(call, command, "sink", before={}, behind=_OUTPUT)
+
+
+def with_model(command: Command) -> Command:
+    """Give a command the options of a model run; it receives them as ``request``, keywords of ``make_request``."""
+
+    def call(**values: Any) -> None:
+        request = {name: values.pop(name) for name in (*_SOURCE, *_RUN)}
+        command(**values, request=request)
+
+    return _with_signature(call, command, "request", before=_SOURCE, behind=_RUN)
+
+
+def _with_signature(
+    call: Callable[..., None],
+    command: Command,
+    received: str,
+    *,
+    before: dict[str, tuple[Any, Any]],
+    behind: dict[str, tuple[Any, Any]],
+) -> Command:
+    """``call`` with the command's own parameters, less ``received``, between the added ones."""
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != received]
+    parameters = [
+        *_parameters(before),
+        *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
+        *_parameters(behind),
+    ]
+    call.__doc__ = command.__doc__
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in parameters}
+    return call
+
+
+def _parameters(added: dict[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in added.items()
+    ]
+
+
+def _make_sink(*, format: str, json: bool, quiet: bool, verbose: int, no_color: bool, debug: bool) -> Sink:
+    """The sink of a command; ``debug`` is the program's own business.
+
+    Raises:
+        UsageError: a format that is not known.
+    """
+    if format not in FORMATS:
+        raise UsageError(f"Invalid format {format!r}. Expected one of {', '.join(FORMATS)}.")
+    if verbose >= 2:
+        logging.getLogger("evs_cli").setLevel(logging.DEBUG)
+    else:
+        warnings.simplefilter("ignore")  # of libraries; evs tells its own notes
+    return Sink(OutputStyle("json" if json else format, quiet=quiet, verbosity=verbose, no_color=no_color))

@@ -1,0 +1,160 @@
+"""The one place that writes to the terminal: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+FORMATS = ("table", "json", "csv")
+_PLAIN_WIDTH = 200  # off a terminal nothing may wrap: a pipe has no width
+
+
+@dataclass(frozen=True)
+class OutputStyle:
+    """How a user wants to be told things."""
+
+    format: str = "table"
+    """One of ``FORMATS``."""
+    quiet: bool = False
+    """Only the result and errors."""
+    verbosity: int = 0
+    """1 tells devices, dtypes and versions; 2 the libraries' own logs too."""
+    no_color: bool = False
+
+
+class Sink:
+    """Where everything a user sees goes through."""
+
+    def __init__(self, style: OutputStyle | None = None) -> None:
+        self.style = style or OutputStyle()
+        no_color = True if self.style.no_color else None  # None leaves NO_COLOR and TERM=dumb to Rich
+        self._out = _console(sys.stdout, no_color)
+        self._err = _console(sys.stderr, no_color, is_error=True)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether stdout is one: tables have lines and colours there."""
+        return self._out.is_terminal
+
+    @property
+    def is_human(self) -> bool:
+        """Whether the result is a table, so that hints make sense."""
+        return self.style.format == "table"
+
+    def result(self, renderable: RenderableType) -> None:
+        """Print a table or text to stdout."""
+        self._out.print(renderable, no_wrap=not self._out.is_terminal, crop=False, overflow="ignore")
+
+    def text(self, text: str) -> None:
+        """Print plain text to stdout as it stands."""
+        self._out.file.write(text if text.endswith("\n") else text + "\n")
+        self._out.file.flush()
+
+    def json(self, document: Any) -> None:
+        """Print one compact JSON document to stdout; NaN is a bug and raises."""
+        self.text(json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":")))
+
+    def notice(self, text: str) -> None:
+        """Tell something worth knowing, unless quiet."""
+        if not self.style.quiet:
+            self._err.print(f"[yellow]Note:[/] {escape(sentence(text))}", soft_wrap=True)
+
+    def hint(self, text: str) -> None:
+        """Suggest a next step, in human mode alone."""
+        if not self.style.quiet and self.is_human:
+            self._err.print(f"[cyan]Hint:[/] {escape(text)}", soft_wrap=True)
+
+    def detail(self, text: str) -> None:
+        """Tell a detail at ``-v``."""
+        if self.style.verbosity and not self.style.quiet:
+            self._err.print(escape(text), soft_wrap=True, style="dim")
+
+    def status(self, text: str) -> None:
+        """Tell what was done (a file written), unless quiet."""
+        if not self.style.quiet:
+            self._err.print(escape(text), soft_wrap=True)
+
+    def error(self, message: str, hint: str | None = None) -> None:
+        """Tell why a command failed, always."""
+        self._err.print(f"[bold red]Error:[/] {escape(sentence(message))}", soft_wrap=True)
+        if hint:
+            self._err.print(f"[cyan]Hint:[/] {escape(hint)}", soft_wrap=True)
+
+    @contextmanager
+    def progress(self) -> Iterator[TerminalProgress]:
+        """A progress display on stderr, where that is a terminal; it leaves nothing behind."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        is_shown = self._err.is_terminal and not self.style.quiet
+        bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self._err,
+            transient=True,
+            disable=not is_shown,
+        )
+        with bar:
+            yield TerminalProgress(bar, self)
+
+
+class TerminalProgress:
+    """A ``pipeline.Progress`` on the terminal."""
+
+    def __init__(self, bar: RichProgress, sink: Sink) -> None:
+        self._bar, self._sink = bar, sink
+        self._task: TaskID | None = None
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Show a new step in place of the one before."""
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(name, total=total)
+
+    def advance(self, units: int) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._bar.advance(self._task, units)
+
+    def notice(self, text: str) -> None:
+        """Tell something above the bar."""
+        self._sink.notice(text)
+
+    def detail(self, text: str) -> None:
+        """Tell a detail above the bar, at ``-v``."""
+        self._sink.detail(text)
+
+
+def sentence(text: str) -> str:
+    """``text`` as a sentence that ends with a full stop."""
+    text = text.rstrip()
+    return text if text.endswith((".", "!", "?", "`")) else text + "."
+
+
+def _console(stream: Any, no_color: bool | None, *, is_error: bool = False) -> Console:
+    console = Console(file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False)
+    if not console.is_terminal:
+        console = Console(
+            file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False, width=_PLAIN_WIDTH
+        )
+    return console

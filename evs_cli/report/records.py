@@ -1,0 +1,145 @@
+"""Results as plain records: the keys of ``--json`` and the columns of ``--format csv``, in one place.
+
+Every number a table shows is in a record, so that the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.pipeline import ClipPlan
+    from evs_cli.prune_job import PruneOutcome
+    from evs_cli.sweep import SweepRow
+
+SCHEMA_VERSION = 1
+PRINTABLE = ("ids", "embeddings")
+"""What ``--print`` can add whole to the JSON of prune and show."""
+
+
+def prune_record(outcome: PruneOutcome, printed: Sequence[str] = ()) -> dict[str, Any]:
+    """The JSON record of one video: counts, the file, where the time went; ``printed`` parts whole."""
+    head = {
+        "video": outcome.video,
+        "output": None if outcome.output is None else str(outcome.output),
+        "model": outcome.model,
+        "q": outcome.q,
+    }
+    if outcome.error is not None:
+        return {**head, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
+    timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
+    if outcome.plan is not None:
+        return {**head, "dry_run": True, **plan_counts(outcome.plan, outcome.q), "timings_seconds": timings}
+    assert outcome.pruned is not None
+    return {
+        **head,
+        **pruned_counts(outcome.pruned),
+        "output_bytes": outcome.output_bytes,
+        "timings_seconds": timings,
+        **printed_parts(outcome.pruned, printed),
+    }
+
+
+def plan_counts(plan: ClipPlan, q: float) -> dict[str, Any]:
+    """The counts of a planned video at rate q."""
+    encode = plan.encode
+    return {
+        "video_grid_thw": list(encode.video_grid_thw),
+        "token_grid_thw": list(encode.token_grid_thw),
+        "tokens_per_frame": encode.tokens_per_frame,
+        "total_tokens": encode.total_tokens,
+        "retained_tokens": encode.retained_tokens(q),
+        "sequence_length": encode.sequence_length(q),
+        "unpruned_sequence_length": encode.sequence_length(),
+        "num_sampled_frames": len(encode.pts_seconds),
+        "frame_size": list(encode.frame_size),
+    }
+
+
+def pruned_counts(pruned: PrunedVideo) -> dict[str, Any]:
+    """The counts of a pruned video."""
+    norms = pruned.embeddings.float().norm(dim=1)
+    return {
+        "video_grid_thw": list(pruned.video_grid_thw),
+        "token_grid_thw": list(pruned.token_grid_thw),
+        "tokens_per_frame": pruned.tokens_per_frame,
+        "total_tokens": pruned.total_tokens,
+        "retained_tokens": pruned.retained_tokens,
+        "retained_share": pruned.retained_tokens / pruned.total_tokens,
+        "num_tokens_per_frame": pruned.num_tokens_per_frame.tolist(),
+        "sequence_length": pruned.sequence_length,
+        "unpruned_sequence_length": pruned.unpruned_sequence_length,
+        "empty_frames": pruned.empty_frames,
+        "noise_tokens": pruned.noise_tokens,
+        "zero_frames": list(pruned.zero_frames),
+        "embeddings_shape": list(pruned.embeddings.shape),
+        "embeddings_dtype": str(pruned.embeddings.dtype).removeprefix("torch."),
+        "embeddings_norm": {"min": float(norms.min()), "mean": float(norms.mean()), "max": float(norms.max())},
+        "deepstack_levels": len(pruned.deepstack_embeddings),
+        "num_sampled_frames": int(pruned.frame_indices.shape[0]),
+        "pts_seconds": pruned.pts_seconds.tolist(),
+        "prompt_seconds": pruned.prompt_seconds.tolist(),
+        "planned": dict(pruned.planned),
+        "actual": dict(pruned.actual),
+    }
+
+
+def printed_parts(pruned: PrunedVideo, printed: Sequence[str]) -> dict[str, Any]:
+    """The parts named in ``PRINTABLE``, whole."""
+    parts: dict[str, Any] = {}
+    if "ids" in printed:
+        parts["input_ids"] = pruned.input_ids.tolist()
+        parts["frame_offsets"] = pruned.frame_offsets.tolist()
+    if "embeddings" in printed:
+        parts["embeddings"] = pruned.embeddings.tolist()
+    return parts
+
+
+def prune_document(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The JSON document of ``evs prune``."""
+    return {"schema_version": SCHEMA_VERSION, "videos": list(records)}
+
+
+def sweep_document(video: str, model: str, rows: Sequence[SweepRow]) -> dict[str, Any]:
+    """The JSON document of ``evs sweep``."""
+    return {"schema_version": SCHEMA_VERSION, "video": video, "model": model, "rows": [asdict(row) for row in rows]}
+
+
+def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:
+    """A row a frame of tokens, for CSV."""
+    frames = zip(
+        pruned.frame_pts_seconds.tolist(),
+        pruned.prompt_seconds.tolist(),
+        pruned.num_tokens_per_frame.tolist(),
+        pruned.frame_offsets.tolist(),
+        strict=True,
+    )
+    return [
+        {
+            "video": video,
+            "frame": index,
+            "pts_seconds": pts,
+            "prompt_seconds": told,
+            "tokens": count,
+            "start": start,
+            "end": end,
+        }
+        for index, (pts, told, count, (start, end)) in enumerate(frames)
+    ]
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]], *, header: bool = True) -> str:
+    """Rows of the same keys as CSV text."""
+    if not rows:
+        return ""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()

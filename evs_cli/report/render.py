@@ -1,0 +1,128 @@
+"""From outcomes to the sink: a table as each video is done, or one JSON or CSV document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from evs_cli.errors import EvsError
+from evs_cli.report import records, tables
+
+if TYPE_CHECKING:
+    from evs_cli.console import Sink
+    from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.prune_job import PruneOutcome
+    from evs_cli.sweep import SweepRow
+
+
+class SomeVideosFailedError(EvsError):
+    """One of several videos failed; the others are done."""
+
+
+def render_prune(outcomes: Iterable[PruneOutcome], sink: Sink, printed: Sequence[str] = ()) -> None:
+    """Show each outcome as it comes, then raise if one of several videos failed.
+
+    Raises:
+        SomeVideosFailedError: after everything is shown, naming the videos that failed.
+    """
+    documents: list[dict[str, Any]] = []
+    failed: list[PruneOutcome] = []
+    num_outcomes = 0
+    for outcome in outcomes:
+        num_outcomes += 1
+        if outcome.error is not None:
+            failed.append(outcome)
+            sink.error(outcome.error.message, outcome.error.hint)
+        record = records.prune_record(outcome, printed)
+        if sink.style.format == "json":
+            documents.append(record)
+        elif sink.style.format == "csv":
+            _csv_outcome(outcome, sink, is_first=num_outcomes == 1)
+        else:
+            _show_outcome(outcome, record, sink)
+        if outcome.output_bytes is not None:
+            sink.status(f"wrote {outcome.output} ({size_text(outcome.output_bytes)})")
+    if sink.style.format == "json":
+        sink.json(records.prune_document(documents))
+    if failed:
+        names = ", ".join(outcome.video for outcome in failed)
+        raise SomeVideosFailedError(f"{len(failed)} of {num_outcomes} videos failed: {names}")
+
+
+def _show_outcome(outcome: PruneOutcome, record: dict[str, Any], sink: Sink) -> None:
+    title = f"{outcome.video}  ({outcome.model})"
+    if outcome.plan is not None:
+        output = None if outcome.output is None else str(outcome.output)
+        sink.result(tables.plan_summary(title, outcome.plan, outcome.q, output))
+    elif outcome.pruned is not None:
+        sink.result(tables.pruned_summary(title, outcome.pruned, record, q_source=outcome.q_source))
+
+
+def _csv_outcome(outcome: PruneOutcome, sink: Sink, *, is_first: bool) -> None:
+    if outcome.pruned is not None:
+        sink.text(records.to_csv(records.frame_rows(outcome.video, outcome.pruned), header=is_first))
+
+
+def render_show(path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[str] = ()) -> None:
+    """Show an artifact that was read back."""
+    model = pruned.provenance.get("model", {})
+    video = pruned.provenance.get("video", {}).get("name", "?")
+    record = {
+        "file": path,
+        "video": video,
+        "model": model.get("id"),
+        "q": pruned.q,
+        **records.pruned_counts(pruned),
+        "provenance": dict(pruned.provenance),
+        **records.printed_parts(pruned, printed),
+    }
+    if sink.style.format == "json":
+        sink.json({"schema_version": records.SCHEMA_VERSION, **record})
+    elif sink.style.format == "csv":
+        sink.text(records.to_csv(records.frame_rows(video, pruned)))
+    else:
+        sink.result(tables.pruned_summary(f"{path}  ({video}, {model.get('id')})", pruned, record))
+
+
+def render_sweep(video: str, model: str, rows: Sequence[SweepRow], sink: Sink) -> None:
+    """Show a sweep."""
+    if sink.style.format == "json":
+        sink.json(records.sweep_document(video, model, rows))
+    elif sink.style.format == "csv":
+        sink.text(records.to_csv([asdict(row) for row in rows]))
+    else:
+        sink.result(Text(f"{video}  ({model})", style="bold"))
+        sink.result(tables.sweep_table(rows, is_terminal=sink.is_terminal))
+
+
+def size_text(size_bytes: int) -> str:
+    """A size for people: bytes, KB, MB or GB in powers of 1000."""
+    size = float(size_bytes)
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
+def render_models(sink: Sink) -> None:
+    """Show the families and the short names."""
+    from evs_cli.encoders.registry import FAMILIES
+    from evs_cli.encoders.source import SHORT_NAMES
+
+    rows = [asdict(family) for family in FAMILIES.values()]
+    for row in rows:
+        del row["encoder"]
+    if sink.style.format == "json":
+        sink.json({"schema_version": records.SCHEMA_VERSION, "families": rows, "short_names": dict(SHORT_NAMES)})
+    elif sink.style.format == "csv":
+        sink.text(records.to_csv(rows))
+    else:
+        sink.result(tables.families_table(list(FAMILIES.values()), is_terminal=sink.is_terminal))
+        sink.hint(
+            "--model also takes a folder or any Hugging Face id of these families. Short names: "
+            + ", ".join(SHORT_NAMES)
+        )
