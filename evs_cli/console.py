@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,9 +108,7 @@ class Sink:
         bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[state]}"),
             console=self._err,
             transient=True,
             disable=not is_shown,
@@ -124,17 +123,26 @@ class TerminalProgress:
     def __init__(self, bar: RichProgress, sink: Sink) -> None:
         self._bar, self._sink = bar, sink
         self._task: TaskID | None = None
+        self._total: int | None = None
+        self._done = 0
+        self._start = 0.0
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Show a new step in place of the one before."""
         if self._task is not None:
             self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(name, total=total)
+        self._total, self._done, self._start = total, 0, time.monotonic()
+        self._task = self._bar.add_task(name, total=total, state="")
 
     def advance(self, units: int) -> None:
-        """Move the bar."""
-        if self._task is not None:
-            self._bar.advance(self._task, units)
+        """Move on, and say how far it is and how long the rest will take."""
+        if self._task is None or self._total is None:
+            return
+        self._done += units
+        left = (time.monotonic() - self._start) / self._done * (self._total - self._done)
+        self._bar.update(
+            self._task, completed=self._done, state=f"{self._done}/{self._total} frames, {left:.0f} s left"
+        )
 
     def notice(self, text: str) -> None:
         """Tell something above the bar."""

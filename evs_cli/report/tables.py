@@ -24,9 +24,9 @@ _FRAMES_A_LINE = 60
 _SHOWN_RUNS = 24
 _SHOWN_IDS = 4
 _STEPS = {
-    "probe": "scan file",
+    "probe": "scan",
     "plan": "plan",
-    "load_model": "load model",
+    "load_model": "load",
     "decode": "decode",
     "encode": "encode",
     "rank": "rank",
@@ -156,7 +156,7 @@ def _empty_note(record: Mapping[str, Any]) -> str:
 
 
 def _timings(timings: Mapping[str, float]) -> str:
-    parts = [f"{_STEPS.get(step, step)} {value:.2f} s" for step, value in timings.items() if value >= 0.005]
+    parts = [f"{_STEPS.get(step, step)} {value:.2f}" for step, value in timings.items() if value >= 0.005]
     return ", ".join(parts) + f"; {sum(timings.values()):.2f} s in all"
 
 
