@@ -42,6 +42,7 @@ class Sink:
         no_color = True if self.style.no_color else None  # None leaves NO_COLOR and TERM=dumb to Rich
         self._out = _console(sys.stdout, no_color)
         self._err = _console(sys.stderr, no_color, is_error=True)
+        self._bar: RichProgress | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -55,12 +56,14 @@ class Sink:
 
     def result(self, renderable: RenderableType) -> None:
         """Print a table or text to stdout."""
-        self._out.print(renderable, no_wrap=not self._out.is_terminal, crop=False, overflow="ignore")
+        with self._progress_hidden():
+            self._out.print(renderable, no_wrap=not self._out.is_terminal, crop=False, overflow="ignore")
 
     def text(self, text: str) -> None:
         """Print plain text to stdout as it stands."""
-        self._out.file.write(text if text.endswith("\n") else text + "\n")
-        self._out.file.flush()
+        with self._progress_hidden():
+            self._out.file.write(text if text.endswith("\n") else text + "\n")
+            self._out.file.flush()
 
     def json(self, document: Any) -> None:
         """Print one compact JSON document to stdout; NaN is a bug and raises."""
@@ -96,12 +99,9 @@ class Sink:
     def progress(self) -> Iterator[TerminalProgress]:
         """A progress display on stderr, where that is a terminal; it leaves nothing behind."""
         from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
             Progress,
             SpinnerColumn,
             TextColumn,
-            TimeRemainingColumn,
         )
 
         is_shown = self._err.is_terminal and not self.style.quiet
@@ -114,7 +114,23 @@ class Sink:
             disable=not is_shown,
         )
         with bar:
-            yield TerminalProgress(bar, self)
+            self._bar = bar
+            try:
+                yield TerminalProgress(bar, self)
+            finally:
+                self._bar = None
+
+    @contextmanager
+    def _progress_hidden(self) -> Iterator[None]:
+        """Take the progress off the screen while stdout is written: the two share a terminal, not a console."""
+        if self._bar is None:
+            yield
+            return
+        self._bar.stop()
+        try:
+            yield
+        finally:
+            self._bar.start()
 
 
 class TerminalProgress:

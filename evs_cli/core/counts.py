@@ -6,8 +6,8 @@ Python-float arithmetic that SGLang, vLLM and transformers share, to the token.
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
+from numbers import Real
 
 from evs_cli.errors import UsageError
 
@@ -21,7 +21,8 @@ def check_pruning_rate(q: float) -> float:
     Raises:
         UsageError: for anything outside ``[0, 1)``, NaN included.
     """
-    if isinstance(q, bool) or not isinstance(q, (int, float)) or not (math.isfinite(q) and 0 <= q < 1):
+    number: object = q  # callers without types pass strings and None too
+    if isinstance(number, bool) or not isinstance(number, Real) or not 0 <= q < 1:  # NaN fails every comparison
         raise UsageError(f"Invalid pruning rate {q!r}. Expected 0 <= q < 1.")
     return float(q)
 

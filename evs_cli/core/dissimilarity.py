@@ -8,6 +8,7 @@ module knows nothing of rates, masks or videos.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -18,8 +19,8 @@ FIRST_FRAME_DISSIMILARITY = 255.0
 """What frame 0 is given, so that it sorts before everything (a dissimilarity is at most 2). Exact in every dtype."""
 
 _COSINE_EPS = 1e-8  # torch's default for cosine_similarity; it underflows to 0 in float16, as it does there
-# One block's normalised rows and products stay in a core's cache: 13 to 25 times the plain formula's speed on
-# float32. On CUDA launches cost more than memory, so the blocks are large there.
+# On a CPU one block's normalised rows and products stay in cache (tests/bench/bench_mask.py measures what that is
+# worth). On CUDA launches cost more than memory, so the blocks are large there.
 _BLOCK_ELEMENTS_CPU = 1 << 19
 _BLOCK_ELEMENTS_ACCELERATOR = 1 << 27
 _FLOAT_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -41,6 +42,7 @@ class DissimilarityScorer:
         self.num_frames = 0
         self.zero_frames: list[int] = []
         """Frames with at least one all-zero token: the rule counts such tokens as new, on entering and on leaving."""
+        self._form: _Form | None = None
         self._previous: torch.Tensor | None = None  # (h*w, sum of D), normalised last frame of the chunk before
 
     @torch.no_grad()
@@ -58,48 +60,44 @@ class DissimilarityScorer:
             UsageError: shapes or dtypes that do not fit each other or the chunk before.
             ModelError: a non-finite embedding or norm, naming the frame.
         """
-        num_frames, height, width, dim = _check_levels(levels)
+        form = _check_levels(levels)
+        if self._form is not None and form != self._form:
+            raise UsageError(f"Invalid chunk: {form}. Expected {self._form}, as in the chunk before.")
         dtype = self.score_dtype or levels[0].dtype
-        num_places = height * width
+        num_frames, num_places = levels[0].shape[0], form.height * form.width
         flat_levels = [level.reshape(num_frames, num_places, -1) for level in levels]
-        previous = self._previous
-        if previous is not None and previous.shape != (num_places, dim):
-            raise UsageError(
-                f"Invalid chunk: {num_places} tokens of {dim} dimensions a frame. "
-                f"Expected {previous.shape[0]} of {previous.shape[1]}, as in the chunk before."
-            )
-        carry = levels[0].new_empty((num_places, dim), dtype=dtype) if previous is None else previous
         scores = levels[0].new_empty((num_frames, num_places), dtype=dtype)
         norms = torch.empty_like(scores)
-        self._score_blocks(flat_levels, carry, scores, norms)
-        if previous is None:
+        last = levels[0].new_empty((num_places, sum(form.dims)), dtype=dtype)
+        self._score_blocks(flat_levels, scores, norms, last)
+        if self._previous is None:
             scores[0] = FIRST_FRAME_DISSIMILARITY
         self._check_finite(flat_levels, scores, norms)
-        self._previous = carry
+        self._form, self._previous = form, last
         self.num_frames += num_frames
-        return scores.view(num_frames, height, width)
+        return scores.view(num_frames, form.height, form.width)
 
     def _score_blocks(
-        self, levels: Sequence[torch.Tensor], carry: torch.Tensor, scores: torch.Tensor, norms: torch.Tensor
+        self, levels: Sequence[torch.Tensor], scores: torch.Tensor, norms: torch.Tensor, last: torch.Tensor
     ) -> None:
         """Fill ``scores`` and ``norms`` ``(t, h*w)``, block by block of places and, inside, of frames.
 
-        Frames run innermost so that the normalised frame before is still in cache. ``carry`` holds the frame
-        before this chunk on entry (uninitialised before the first, whose scores are overwritten) and the last
-        frame of it on return.
+        Frames run innermost so that the normalised frame before is still in cache. ``last`` ``(h*w, D)`` gets the
+        last frame, normalised; nothing of the chunk before is written to, so a chunk that is refused may be retried.
         """
         num_frames, num_places = scores.shape
-        dim = carry.shape[1]
+        dim = last.shape[1]
         budget = _BLOCK_ELEMENTS_CPU if scores.device.type == "cpu" else _BLOCK_ELEMENTS_ACCELERATOR
         block_places = max(1, min(num_places, budget // dim))
         block_frames = max(1, min(num_frames, budget // (dim * block_places)))
-        normalised = carry.new_empty((block_frames + 1, block_places, dim))
-        products = carry.new_empty((block_frames, block_places, dim))
-        gathered = None if _is_ready(levels, carry.dtype) else torch.empty_like(products)
+        normalised = last.new_empty((block_frames + 1, block_places, dim))
+        products = last.new_empty((block_frames, block_places, dim))
+        gathered = None if _is_ready(levels, last.dtype) else torch.empty_like(products)
         for place in range(0, num_places, block_places):
             places = slice(place, min(place + block_places, num_places))
             n = places.stop - places.start
-            normalised[0, :n] = carry[places]
+            if self._previous is not None:  # else whatever lies there; the first frame's scores are overwritten
+                normalised[0, :n] = self._previous[places]
             for frame in range(0, num_frames, block_frames):
                 frames = slice(frame, min(frame + block_frames, num_frames))
                 t = frames.stop - frames.start
@@ -110,29 +108,33 @@ class DissimilarityScorer:
                 torch.mul(normalised[1 : t + 1, :n], normalised[:t, :n], out=products[:t, :n])
                 scores[frames, places] = 1 - _row_sums(products[:t, :n])
                 normalised[0, :n] = normalised[t, :n]
-            carry[places] = normalised[0, :n]
+            last[places] = normalised[0, :n]
 
     def _check_finite(self, levels: Sequence[torch.Tensor], scores: torch.Tensor, norms: torch.Tensor) -> None:
         """Refuse scores that would rank by noise, and remember the frames that hold a zero token."""
         bad = ~(norms.isfinite() & scores.isfinite()).all(dim=1)
         if bool(bad.any()):
             index = int(bad.nonzero()[0])
-            self._raise_non_finite(index, [level[index] for level in levels], scores.dtype)
+            if bool(norms[index].isfinite().all()) and not bool((norms[index] == 0).any()):
+                index -= 1  # the score is spoilt by the frame it is compared with
+            rows = [level[index] for level in levels] if index >= 0 else []
+            self._raise_non_finite(index, rows, levels[0].dtype, scores.dtype)
         zero = (norms == 0).any(dim=1).nonzero().flatten().tolist()
         self.zero_frames.extend(self.num_frames + index for index in zero)
 
-    def _raise_non_finite(self, index: int, rows: Sequence[torch.Tensor], dtype: torch.dtype) -> None:
+    def _raise_non_finite(
+        self, index: int, rows: Sequence[torch.Tensor], dtype: torch.dtype, score_dtype: torch.dtype
+    ) -> None:
         frame = self.num_frames + index
-        name = _name(dtype)
         if not all(bool(row.isfinite().all()) for row in rows):
             raise ModelError(
-                f"cannot rank the tokens of frame {frame}: its {_name(rows[0].dtype)} embeddings hold NaN or infinite "
+                f"cannot rank the tokens of frame {frame}: its {_name(dtype)} embeddings hold NaN or infinite "
                 "values. Expected finite embeddings.",
                 hint="float16 overflow is the usual cause: try --dtype bfloat16 or --dtype float32.",
             )
         raise ModelError(
             f"cannot rank the tokens of frame {frame}: its embeddings are finite, but a norm or a similarity is not in "
-            f"{name}. Expected norms between 1e-3 and 6e4 in float16.",
+            f"{_name(score_dtype)}. Expected norms between 1e-3 and 6e4 in float16.",
             hint="Score in a wider dtype: --score-dtype float32.",
         )
 
@@ -158,8 +160,24 @@ def compute_dissimilarity(
     return DissimilarityScorer(score_dtype=score_dtype).update(levels)
 
 
-def _check_levels(levels: Sequence[torch.Tensor]) -> tuple[int, int, int, int]:
-    """Return ``(t, h, w, sum of D)``, or raise ``UsageError``."""
+@dataclass(frozen=True)
+class _Form:
+    """What every chunk of a video has in common."""
+
+    height: int
+    width: int
+    dims: tuple[int, ...]
+    """D of each level."""
+    dtype: torch.dtype
+    device: torch.device
+
+    def __str__(self) -> str:
+        levels = " + ".join(str(dim) for dim in self.dims)
+        return f"{self.height} x {self.width} tokens of {levels} dimensions, {_name(self.dtype)} on {self.device}"
+
+
+def _check_levels(levels: Sequence[torch.Tensor]) -> _Form:
+    """What the levels have in common, or ``UsageError``."""
     if not levels:
         raise UsageError("Invalid embeddings: no level given. Expected at least one (T, h, w, D) tensor.")
     main = levels[0]
@@ -174,9 +192,8 @@ def _check_levels(levels: Sequence[torch.Tensor]) -> tuple[int, int, int, int]:
                 f"Invalid level of shape {tuple(level.shape)}, {_name(level.dtype)}. "
                 f"Expected the first level's grid {tuple(main.shape[:3])} and dtype {_name(main.dtype)}."
             )
-    num_frames, height, width = main.shape[:3]
-    check_grid(num_frames, height, width)
-    return num_frames, height, width, sum(level.shape[3] for level in levels)
+    check_grid(*main.shape[:3])
+    return _Form(main.shape[1], main.shape[2], tuple(level.shape[3] for level in levels), main.dtype, main.device)
 
 
 def _is_ready(levels: Sequence[torch.Tensor], dtype: torch.dtype) -> bool:

@@ -24,7 +24,7 @@ class SequenceLayout:
     """An unpruned sequence and the place of every video token in it.
 
     Raises:
-        UsageError: positions outside the sequence, out of order, or that do not divide into the frames.
+        UsageError: positions outside the sequence or out of order, or frames of unequal or scattered tokens.
     """
 
     input_ids: IntArray
@@ -39,17 +39,22 @@ class SequenceLayout:
     """The id that stands for one video token."""
 
     def __post_init__(self) -> None:
-        positions = self.token_positions
+        positions, extra, length = self.token_positions, self.extra_positions, len(self.input_ids)
         if self.num_frames < 1 or len(positions) == 0 or len(positions) % self.num_frames:
             raise UsageError(
                 f"Invalid layout: {len(positions)} video tokens in {self.num_frames} frames. "
                 "Expected the same number, at least 1, in each frame."
             )
-        if positions[0] < 0 or positions[-1] >= len(self.input_ids) or bool((np.diff(positions) <= 0).any()):
-            raise UsageError(
-                f"Invalid layout: token positions from {positions[0]} to {positions[-1]} in a sequence of "
-                f"{len(self.input_ids)}. Expected strictly ascending positions inside it."
-            )
+        for name, places in (("token_positions", positions), ("extra_positions", extra)):
+            if len(places) and (places[0] < 0 or places[-1] >= length or bool((np.diff(places) <= 0).any())):
+                raise UsageError(
+                    f"Invalid layout: {name} from {places[0]} to {places[-1]} in a sequence of {length}. "
+                    "Expected strictly ascending positions inside it."
+                )
+        if bool((np.diff(positions.reshape(self.num_frames, -1), axis=1) != 1).any()):
+            raise UsageError("Invalid layout: the tokens of a frame lie apart. Expected one run of them a frame.")
+        if len(np.intersect1d(positions, extra)):
+            raise UsageError("Invalid layout: an extra row stands at a video token's position. Expected its own.")
 
     @property
     def sequence_length(self) -> int:
@@ -121,14 +126,14 @@ def replace_offsets_with_tokens_per_frame(
     ids = np.asarray(pre_chunked_input_ids, dtype=np.int64)
     counts = [int(count) for count in num_tokens_per_frame]
     spans = [(int(start), int(end)) for start, end in frame_offsets_inclusive]
+    if any(count < 0 for count in counts):
+        raise UsageError(f"Invalid num_tokens_per_frame {counts}. Expected counts of at least 0.")
     if len(spans) == 1:
         counts = [sum(counts)]
     if len(spans) != len(counts):
         raise UsageError(
             f"Invalid spans: {len(spans)} for {len(counts)} frames. Expected one a frame, or a single one."
         )
-    if any(count < 0 for count in counts):
-        raise UsageError(f"Invalid num_tokens_per_frame {counts}. Expected counts of at least 0.")
     pieces: list[IntArray] = []
     done = 0
     for (start, end), count in zip(spans, counts, strict=True):

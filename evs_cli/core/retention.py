@@ -65,7 +65,7 @@ class Ranking:
     """Every token of a video in the order EVS would keep it; every rate is a view of this.
 
     Raises:
-        UsageError: if ``dissimilarity`` is not a ``(T, h, w)`` tensor with at least one token.
+        UsageError: if ``dissimilarity`` is not a ``(T, h, w)`` float tensor with at least one token, or holds NaN.
     """
 
     dissimilarity: torch.Tensor
@@ -75,6 +75,8 @@ class Ranking:
         if self.dissimilarity.ndim != 3:
             raise UsageError(f"Invalid dissimilarity of shape {tuple(self.dissimilarity.shape)}. Expected (T, h, w).")
         check_grid(*self.dissimilarity.shape)
+        if self.dissimilarity.dtype not in NOISE_DISSIMILARITY or bool(self.dissimilarity.isnan().any()):
+            raise UsageError(f"Invalid dissimilarity ({self.dissimilarity.dtype}). Expected floats without NaN.")
 
     @property
     def token_grid_thw(self) -> tuple[int, int, int]:
