@@ -56,8 +56,13 @@ class Sink:
 
     def result(self, renderable: RenderableType) -> None:
         """Print a table or text to stdout."""
-        with self._progress_hidden():
-            self._out.print(renderable, no_wrap=not self._out.is_terminal, crop=False, overflow="ignore")
+        if self._out.is_terminal:
+            with self._progress_hidden():
+                self._out.print(renderable)
+            return
+        with self._out.capture() as captured:
+            self._out.print(renderable, no_wrap=True, crop=False, overflow="ignore")
+        self.text("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
     def text(self, text: str) -> None:
         """Print plain text to stdout as it stands."""
