@@ -34,7 +34,8 @@ def prune_video(
         output: a ``.pt`` or ``.safetensors`` file to write, or None.
         overwrite: whether ``output`` may exist already.
         **request: ``model``, ``revision``, ``trust_remote_code``, ``device``, ``dtype``, ``score_dtype``,
-            ``batch_frames``, ``decoder``; ``fps``, ``num_frames``, ``max_frames``, ``start_seconds``,
+            ``method``, ``min_dissimilarity``, ``seed``, ``batch_frames``, ``decoder``;
+            ``fps``, ``num_frames``, ``max_frames``, ``start_seconds``,
             ``end_seconds``; ``prompt``, ``size``, ``frame_min_pixels``, ``frame_max_pixels``, ``video_min_pixels``,
             ``video_max_pixels``, ``cap_pixels_per_frame``: as the options of ``evs prune``.
 
@@ -53,7 +54,7 @@ def prune_video(
         artifact.check_output_path(Path(output), overwrite=overwrite)
     session = Session(make_request(**request))
     rate, _ = session.pruning_rate(q)
-    pruned = session.encode(video).prune(rate)
+    pruned = session.encode(video).prune(rate, session.rule)
     if output is not None:
         artifact.save(pruned, output, overwrite=overwrite)
     return pruned
@@ -69,7 +70,8 @@ def sweep_video(video: VideoSource, rates: Sequence[float], **request: Any) -> l
     """
     for q in rates:
         check_pruning_rate(q)
-    return sweep(Session(make_request(**request)).encode(video), rates)
+    session = Session(make_request(**request))
+    return sweep(session.encode(video), rates, session.rule)
 
 
 def make_request(**request: Any) -> SessionRequest:

@@ -31,7 +31,7 @@ def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
 
     values: dict[str, Any] = {}
     for field in fields(PrunedVideo):
-        if field.name not in record and field.name != "position_ids":
+        if field.name not in record and field.name != "position_ids":  # safetensors holds no None
             raise _fault(name, f"{field.name} is missing")
         values[field.name] = record.get(field.name)
     _check_plain(values, name)
@@ -63,8 +63,13 @@ def _check_plain(values: Mapping[str, Any], name: str) -> None:
     for key in ("zero_frames", "deepstack_embeddings"):
         if not isinstance(values[key], (list, tuple)):
             raise _fault(name, f"{key} is {type(values[key]).__name__}, expected a list")
-    if not isinstance(values["method"], str):
-        raise _fault(name, f"method is {values['method']!r}, expected a string")
+    for key in ("method", "modality"):
+        if not isinstance(values[key], str):
+            raise _fault(name, f"{key} is {values[key]!r}, expected a string")
+    if values["seed"] is not None and not _is_int(values["seed"]):
+        raise _fault(name, f"seed is {values['seed']!r}, expected an integer or None")
+    if values["min_dissimilarity"] is not None and not isinstance(values["min_dissimilarity"], (int, float)):
+        raise _fault(name, f"min_dissimilarity is {values['min_dissimilarity']!r}, expected a number or None")
     try:
         check_pruning_rate(values["q"])
     except UsageError as error:
@@ -128,11 +133,10 @@ def _check_mask(pruned: PrunedVideo, name: str) -> None:
         raise _fault(name, f"{pruned.embeddings.shape[0]} embeddings for {int(counts.sum())} kept tokens")
     if not bool(mask[0].all()):
         raise _fault(name, "frame 0 is not whole")
-    if pruned.method == "evs":
-        num_frames, height, width = pruned.token_grid_thw
-        retained = compute_retained_tokens_count(height * width, num_frames, pruned.q)
-        if int(counts.sum()) != retained:
-            raise _fault(name, f"{int(counts.sum())} tokens are kept, q = {pruned.q:g} keeps {retained}")
+    num_frames, height, width = pruned.token_grid_thw
+    retained, kept = compute_retained_tokens_count(height * width, num_frames, pruned.q), int(counts.sum())
+    if kept > retained or (kept < retained and pruned.min_dissimilarity is None):
+        raise _fault(name, f"{kept} tokens are kept, q = {pruned.q:g} keeps {retained}")
     if not bool((mask.nonzero() == pruned.token_thw).all()):
         raise _fault(name, "token_thw does not match the retention mask")
 

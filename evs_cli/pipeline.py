@@ -7,93 +7,27 @@ wants to watch passes a ``Progress``.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder
+from evs_cli.encoded_video import ClipPlan, EncodedVideo
+from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, Runtime
 from evs_cli.errors import ModelError, UsageError
+from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.provenance import provenance_of
-from evs_cli.video.info import VideoInfo, probe_video
-from evs_cli.video.sampling import FrameSelection, SamplingRequest, select_frames
+from evs_cli.video.info import probe_video
+from evs_cli.video.sampling import SamplingRequest, select_frames
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
     import torch
 
-    from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.core.retention import Ranking
+    from evs_cli.core.video_tokens import VideoTokens
     from evs_cli.video.reader import Decoder
 
 DEFAULT_PRUNING_RATE = 0.7
-
-
-class Progress(Protocol):
-    """What a caller may watch."""
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        """A step begins; ``total`` units of it are expected, where that is known."""
-
-    def advance(self, units: int) -> None:
-        """Units of the present step are done."""
-
-    def notice(self, text: str) -> None:
-        """A sentence the user should read."""
-
-    def detail(self, text: str) -> None:
-        """A sentence for those who ask for more."""
-
-
-class SilentProgress:
-    """A ``Progress`` that nobody watches."""
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        """Ignore it."""
-
-    def advance(self, units: int) -> None:
-        """Ignore it."""
-
-    def notice(self, text: str) -> None:
-        """Ignore it."""
-
-    def detail(self, text: str) -> None:
-        """Ignore it."""
-
-
-@dataclass
-class Timings:
-    """Seconds spent in each step, added up over the batches."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def measure(self, step: str) -> Iterator[None]:
-        """Add the time of the block to ``step``."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - start
-
-
-@dataclass(frozen=True, eq=False)
-class ClipPlan:
-    """A video, the frames sampled of it, and the plan of encoding them: exact, with no pixel decoded."""
-
-    video: VideoInfo
-    selection: FrameSelection
-    clip: Clip
-    encode: EncodePlan
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the user on the file, the sampling and the plan."""
-        return (*self.video.warnings, *self.selection.notes, *self.encode.notes)
 
 
 @dataclass(frozen=True)
@@ -110,79 +44,6 @@ class EncodeSettings:
     def __post_init__(self) -> None:
         if self.batch_frames < 1:
             raise UsageError(f"Invalid batch_frames ({self.batch_frames}). Expected at least 1.")
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedVideo:
-    """A video encoded once; ``prune`` serves any rate from it."""
-
-    plan: ClipPlan
-    actual: EncodePlan
-    """The plan of the frames that decoded; ``plan.encode`` itself unless the file is damaged."""
-    frame_indices: np.ndarray[Any, np.dtype[np.int64]]
-    """(S,) indices of the sampled frames that decoded."""
-    levels: tuple[torch.Tensor, ...]
-    """One (T, h, w, D) tensor a level on the CPU, the main one first."""
-    ranking: Ranking
-    zero_frames: tuple[int, ...]
-    """Frames that hold an all-zero token."""
-    position_ids: torch.Tensor | None
-    """Positions of the unpruned sequence."""
-    provenance: Mapping[str, Any]
-    timings_seconds: Mapping[str, float]
-
-    def prune(self, q: float) -> PrunedVideo:
-        """The pruned video at rate q, ``0 <= q < 1``."""
-        import torch
-
-        from evs_cli.core.pruned_video import PrunedVideo
-
-        retention = self.ranking.at(q)
-        sequence = self.actual.layout.prune(retention.retention_mask.numpy())
-        kept = torch.from_numpy(sequence.kept_positions)
-        main, *further = (retention.select(level) for level in self.levels)
-        positions = self.position_ids
-        return PrunedVideo(
-            embeddings=main,
-            deepstack_embeddings=tuple(further),
-            extra_embeddings=main.new_empty((0, main.shape[1])),
-            extra_positions=torch.from_numpy(sequence.extra_positions),
-            retention_mask=retention.retention_mask,
-            dissimilarity=self.ranking.dissimilarity.float(),
-            num_tokens_per_frame=retention.num_tokens_per_frame,
-            token_thw=retention.token_thw,
-            input_ids=torch.from_numpy(sequence.input_ids),
-            frame_offsets=torch.from_numpy(sequence.frame_offsets),
-            position_ids=None if positions is None else positions[..., kept],
-            frame_indices=torch.from_numpy(self.frame_indices),
-            pts_seconds=torch.from_numpy(self.actual.pts_seconds),
-            frame_pts_seconds=torch.from_numpy(self.actual.frame_pts_seconds.copy()),
-            prompt_seconds=torch.from_numpy(self.actual.prompt_seconds),
-            token_grid_thw=self.actual.token_grid_thw,
-            video_grid_thw=self.actual.video_grid_thw,
-            model_grid_thw=self.actual.model_grid_thw,
-            spatial_merge_size=self.actual.spatial_merge_size,
-            temporal_patch_size=self.actual.temporal_patch_size,
-            placeholder_token_id=self.actual.layout.placeholder_token_id,
-            q=retention.q,
-            method="evs",
-            noise_tokens=retention.noise_tokens,
-            zero_frames=self.zero_frames,
-            planned=counts_of(self.plan.encode, retention.q),
-            actual=counts_of(self.actual, retention.q),
-            provenance=self.provenance,
-        )
-
-
-def counts_of(plan: EncodePlan, q: float) -> dict[str, Any]:
-    """The counts of a plan at rate q, as the artifact records them."""
-    return {
-        "num_sampled_frames": len(plan.pts_seconds),
-        "token_grid_thw": list(plan.token_grid_thw),
-        "total_tokens": plan.total_tokens,
-        "retained_tokens": plan.retained_tokens(q),
-        "sequence_length": plan.sequence_length(q),
-    }
 
 
 def plan_video(
@@ -248,6 +109,7 @@ def encode_video(
         actual=actual,
         frame_indices=plan.selection.frame_indices[run.positions],
         levels=run.levels(),
+        extra_embeddings=run.extra_embeddings(),
         ranking=ranking,
         zero_frames=tuple(run.scorer.zero_frames),
         position_ids=encoder.position_ids(actual),
@@ -278,6 +140,7 @@ class _EncodeRun:
         self._scores: list[torch.Tensor] = []
         self._buffers: list[torch.Tensor] = []  # (planned T, h, w, D) a level, filled from the front
         self._filled = 0
+        self._extra: list[torch.Tensor] = []
 
     def consume(self) -> None:
         """Read, encode and score every sampled frame."""
@@ -312,11 +175,11 @@ class _EncodeRun:
             part = frames[start : start + self.batch_frames]
             try:
                 with self.timings.measure("encode"):
-                    levels = self.encoder.encode(part, self.plan.encode)
+                    tokens = self.encoder.encode(part, self.plan.encode)
             except torch.OutOfMemoryError as error:
                 self._halve(error)
                 continue
-            self._keep(levels)
+            self._keep(tokens)
             start += len(part)
 
     def _halve(self, error: Exception) -> None:
@@ -335,7 +198,8 @@ class _EncodeRun:
             f"Out of memory on {self.settings.runtime.device}: going on with {self.batch_frames} frames a batch."
         )
 
-    def _keep(self, levels: tuple[torch.Tensor, ...]) -> None:
+    def _keep(self, tokens: VideoTokens) -> None:
+        levels = tokens.levels
         with self.timings.measure("rank"):
             self._scores.append(self.scorer.update(levels).cpu())
         num_frames = levels[0].shape[0]
@@ -345,10 +209,21 @@ class _EncodeRun:
         for buffer, level in zip(self._buffers, levels, strict=True):
             buffer[self._filled : self._filled + num_frames] = level
         self._filled += num_frames
+        if tokens.extra is not None:
+            self._extra.append(tokens.extra.cpu())
 
     def levels(self) -> tuple[torch.Tensor, ...]:
         """The embeddings, (T, h, w, D) a level."""
         return tuple(buffer[: self._filled] for buffer in self._buffers)
+
+    def extra_embeddings(self) -> torch.Tensor:
+        """(E, D) rows that are no grid token, in the order of their placeholders."""
+        import torch
+
+        closing = self.encoder.closing_rows()
+        rows = self._extra if closing is None else [*self._extra, closing.cpu()]
+        main = self._buffers[0]
+        return torch.cat(rows) if rows else main.new_empty((0, main.shape[-1]))
 
     def ranking(self) -> Ranking:
         """The ranking of every token that was encoded."""

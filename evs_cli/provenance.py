@@ -15,7 +15,8 @@ from evs_cli.encoders.source import ModelSource
 from evs_cli.video.source import file_sha256
 
 if TYPE_CHECKING:
-    from evs_cli.pipeline import ClipPlan, EncodeSettings
+    from evs_cli.encoded_video import ClipPlan
+    from evs_cli.pipeline import EncodeSettings
 
 
 def provenance_of(

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from evs_cli import artifact
 from evs_cli.core.counts import check_pruning_rate
+from evs_cli.encoded_video import ClipPlan
 from evs_cli.errors import ArtifactError, EvsError, UsageError
-from evs_cli.pipeline import ClipPlan, Progress, Timings
+from evs_cli.progress import Progress, Timings
 from evs_cli.session import STDIN, Session, SessionRequest, opened
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class PruneOutcome:
     """The plan, of a dry run alone."""
     error: EvsError | None = None
     """Why the video failed."""
+    is_at_most: bool = False
+    """Whether a floor may make the counts of ``plan`` smaller."""
     output_bytes: int | None = None
     timings_seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -118,7 +121,14 @@ def _dry(base: PruneOutcome, session: Session) -> PruneOutcome:
     with opened(base.video) as source:
         plan = session.plan(source, timings)
     return PruneOutcome(
-        base.video, base.output, base.model, base.q, base.q_source, plan=plan, timings_seconds=timings.seconds
+        base.video,
+        base.output,
+        base.model,
+        base.q,
+        base.q_source,
+        plan=plan,
+        is_at_most=session.rule.min_dissimilarity is not None,
+        timings_seconds=timings.seconds,
     )
 
 
@@ -127,7 +137,7 @@ def _prune(base: PruneOutcome, session: Session, overwrite: bool) -> PruneOutcom
         encoded = session.encode(source)
     timings = Timings(dict(encoded.timings_seconds))
     with timings.measure("rank"):
-        pruned = encoded.prune(base.q)
+        pruned = encoded.prune(base.q, session.rule)
     size: int | None = None
     if base.output is not None:
         with timings.measure("write"):

@@ -17,22 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evs_cli._version import __version__
+from evs_cli.encoded_video import ClipPlan, EncodedVideo
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, resolve_runtime
 from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.errors import UsageError
-from evs_cli.pipeline import (
-    DEFAULT_PRUNING_RATE,
-    ClipPlan,
-    EncodedVideo,
-    EncodeSettings,
-    Progress,
-    SilentProgress,
-    Timings,
-    encode_video,
-    plan_video,
-)
+from evs_cli.pipeline import DEFAULT_PRUNING_RATE, EncodeSettings, encode_video, plan_video
+from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.video.sampling import SamplingRequest
 from evs_cli.video.source import VideoSource
 
@@ -75,6 +67,9 @@ class SessionRequest:
     device: str = "auto"
     dtype: str = "auto"
     score_dtype: str | None = None
+    method: str = "evs"
+    min_dissimilarity: float | None = None
+    seed: int = 0
     batch_frames: int = DEFAULT_BATCH_FRAMES
     decoder: Decoder = "pyav"
 
@@ -88,8 +83,10 @@ class Session:
     """
 
     def __init__(self, request: SessionRequest, progress: Progress | None = None) -> None:
+        from evs_cli.core.methods import RetentionRule
         from evs_cli.encoders.runtime import parse_dtype
 
+        self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
         self.request = request
         self.progress = progress or SilentProgress()
         self.encoder: VideoEncoder = open_encoder(

@@ -14,7 +14,9 @@ from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
 from evs_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from evs_cli.pipeline import EncodedVideo, Progress
+    from evs_cli.core.methods import RetentionRule
+    from evs_cli.encoded_video import EncodedVideo
+    from evs_cli.progress import Progress
     from evs_cli.session import SessionRequest
 
 _MAX_RATES = 1000
@@ -41,12 +43,14 @@ class SweepRow:
     """Kept tokens outside frame 0 whose dissimilarity is within rounding of zero."""
 
 
-def sweep(encoded: EncodedVideo, rates: Sequence[float]) -> list[SweepRow]:
-    """A row a rate, in the order given.
+def sweep(encoded: EncodedVideo, rates: Sequence[float], rule: RetentionRule | None = None) -> list[SweepRow]:
+    """A row a rate, in the order given; by EVS unless ``rule`` says otherwise.
 
     Raises:
         UsageError: a rate outside [0, 1).
     """
+    from evs_cli.core.methods import RetentionRule
+
     plan = encoded.actual
     num_frames, height, width = plan.token_grid_thw
     return [
@@ -55,12 +59,12 @@ def sweep(encoded: EncodedVideo, rates: Sequence[float]) -> list[SweepRow]:
             retained_tokens=retention.retained_tokens,
             exact_retained_tokens=exact_retained_tokens_count(height * width, num_frames, retention.q),
             retained_share=retention.retained_tokens / plan.total_tokens,
-            sequence_length=plan.sequence_length(retention.q),
+            sequence_length=plan.layout.sequence_length - plan.total_tokens + retention.retained_tokens,
             empty_frames=retention.empty_frames,
             dissimilarity_kept=retention.dissimilarity_kept,
             noise_tokens=retention.noise_tokens,
         )
-        for retention in encoded.ranking.sweep(list(rates))
+        for retention in (rule or RetentionRule()).sweep(encoded.ranking, list(rates))
     ]
 
 
@@ -70,7 +74,7 @@ def sweep_named(video: str, rates: Sequence[float], request: SessionRequest, pro
 
     session = Session(request, progress)
     with opened(video) as source:
-        return sweep(session.encode(source), rates)
+        return sweep(session.encode(source), rates, session.rule)
 
 
 def parse_rates(text: str) -> list[float]:

@@ -13,6 +13,7 @@ _FORMATS = ("table", "json", "csv")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 _DECODERS = ("pyav", "decord")
+_METHODS = ("evs", "uniform-frames", "random")
 
 
 def _static(*values: str) -> Any:
@@ -125,6 +126,24 @@ Rates = Annotated[
         rich_help_panel=_PRUNING,
     ),
 ]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        help="evs, or a control at the same count: uniform-frames, random.",
+        autocompletion=_static(*_METHODS),
+        rich_help_panel=_PRUNING,
+    ),
+]
+MinDissimilarity = Annotated[
+    float | None,
+    typer.Option(
+        "--min-dissimilarity",
+        help="Floor: below it nothing is kept beyond frame 0, so counts depend on the content.",
+        rich_help_panel=_PRUNING,
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of --method random.", rich_help_panel=_PRUNING)]
 ScoreDtype = Annotated[
     str | None,
     typer.Option(

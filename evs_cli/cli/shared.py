@@ -46,6 +46,9 @@ _SOURCE: dict[str, tuple[Any, Any]] = {
 }
 """What is read: options before a command's own, by the names of ``SessionRequest`` and what it holds."""
 _RUN: dict[str, tuple[Any, Any]] = {
+    "method": (o.Method, "evs"),
+    "min_dissimilarity": (o.MinDissimilarity, None),
+    "seed": (o.Seed, 0),
     "score_dtype": (o.ScoreDtype, None),
     "device": (o.Device, "auto"),
     "dtype": (o.Dtype, "auto"),

@@ -52,10 +52,16 @@ class PrunedVideo:
     spatial_merge_size: int
     temporal_patch_size: int
     placeholder_token_id: int
+    modality: str
+    """Key of the embeddings in the model's ``mm_encoder_outputs``: ``video``, or ``image``."""
     q: float
     """Pruning rate, in [0, 1)."""
     method: str
-    """The rule that chose the tokens: ``evs``."""
+    """What chose the tokens: ``evs``, or a control at the same K (``uniform-frames``, ``random``)."""
+    min_dissimilarity: float | None
+    """Floor of ``evs``: below it nothing is kept beyond frame 0, so fewer than K may be; None for none."""
+    seed: int | None
+    """Seed of ``random``; None for the others."""
     noise_tokens: int
     """Kept tokens outside frame 0 whose dissimilarity is within rounding of zero."""
     zero_frames: tuple[int, ...]

@@ -99,22 +99,22 @@ class Ranking:
         return compute_retained_tokens_count(height * width, num_frames, q)
 
     def at(self, q: float) -> Retention:
-        """The retention at one rate, ``0 <= q < 1``.
+        """The retention by EVS at one rate, ``0 <= q < 1``."""
+        return self.retention(q, self.first(self.retained_tokens(q)))
+
+    def sweep(self, rates: list[float]) -> list[Retention]:
+        """The retention by EVS at each of many rates, from one sort."""
+        _ = self.rank
+        return [self.at(q) for q in rates]
+
+    def first(self, retained: int) -> torch.Tensor:
+        """(T, h, w) bool mask of the ``retained`` tokens that rank first.
 
         Without ``rank`` at hand it takes the K-th value and the first ties, a third of the sort's time; the mask
         is the same bit for bit.
         """
-        retained = self.retained_tokens(q)
-        mask = self.rank < retained if "rank" in self.__dict__ else self._first(retained)
-        return self._retention(check_pruning_rate(q), mask)
-
-    def sweep(self, rates: list[float]) -> list[Retention]:
-        """The retention at each of many rates, from one sort."""
-        _ = self.rank
-        return [self.at(q) for q in rates]
-
-    def _first(self, retained: int) -> torch.Tensor:
-        """(T, h, w) bool mask of the ``retained`` tokens that rank first."""
+        if "rank" in self.__dict__:
+            return self.rank < retained
         flat = self.dissimilarity.flatten()
         if flat.dtype in (torch.float16, torch.bfloat16):
             flat = flat.float()  # widening keeps the order, and kthvalue wants it on some devices
@@ -124,19 +124,27 @@ class Ranking:
         mask[ties[: retained - int(mask.sum())]] = True
         return mask.view(self.dissimilarity.shape)
 
-    def _retention(self, q: float, mask: torch.Tensor) -> Retention:
-        later, kept = self.dissimilarity[1:].double(), mask[1:]
-        noise = (self.dissimilarity[1:] < NOISE_DISSIMILARITY[self.dissimilarity.dtype]) & kept
-        # Rounding makes equal tokens scatter around 0: a share is taken of the positive part alone.
-        positive = later.clamp_min(0)
-        total = float(positive.sum())
+    def retention(self, q: float, mask: torch.Tensor) -> Retention:
+        """The ``Retention`` of a ``(T, h, w)`` bool mask at rate q, whichever rule made the mask."""
+        positive = self._positive
+        later = mask[1:]
+        noise = (self.dissimilarity[1:] < NOISE_DISSIMILARITY[self.dissimilarity.dtype]) & later
         return Retention(
-            q=q,
+            q=check_pruning_rate(q),
             retention_mask=mask,
             num_tokens_per_frame=mask.sum(dim=(1, 2)),
             noise_tokens=int(noise.sum()),
-            dissimilarity_kept=float((positive * kept).sum()) / total if total > 0 else 1.0,
+            dissimilarity_kept=float((positive * later).sum()) / self._total if self._total > 0 else 1.0,
         )
+
+    @cached_property
+    def _positive(self) -> torch.Tensor:
+        """(T - 1, h, w) float64 scores behind frame 0; rounding scatters equal tokens around 0, so from 0 up alone."""
+        return self.dissimilarity[1:].double().clamp_min(0)
+
+    @cached_property
+    def _total(self) -> float:
+        return float(self._positive.sum())
 
 
 def compute_retention_mask(

@@ -24,6 +24,8 @@ from evs_cli.video.sampling import SamplingDefaults
 if TYPE_CHECKING:
     import torch
 
+    from evs_cli.core.video_tokens import VideoTokens
+
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -107,6 +109,8 @@ class EncodePlan:
     """Seconds between frames of tokens, for families whose positions depend on it."""
     token_type_ids: npt.NDArray[np.int64] | None = None
     """(L,) int64 modality of each unpruned id (0 text, 2 video), for families whose positions depend on it."""
+    modality: str = "video"
+    """Key of these features in the model's ``mm_encoder_outputs``: ``image`` where a video goes in as images."""
     processing: Mapping[str, Any] = field(default_factory=dict)
     """What was passed to the processor beside its own configuration; recorded in the artifact."""
     notes: tuple[str, ...] = ()
@@ -194,7 +198,7 @@ class VideoEncoder(ABC):
         """
 
     @abstractmethod
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> tuple[torch.Tensor, ...]:
+    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
         """Embeddings of the next frames.
 
         Args:
@@ -202,8 +206,12 @@ class VideoEncoder(ABC):
             plan: the plan of the whole clip, which settles the size.
 
         Returns:
-            One ``(ceil(t / temporal_patch_size), h, w, D)`` tensor a level, the main one first.
+            ``ceil(t / temporal_patch_size)`` frames of tokens.
         """
+
+    def closing_rows(self) -> torch.Tensor | None:
+        """``(E, D)`` extra rows behind the last frame (a newline); None, as here, for most families."""
+        return None
 
     @abstractmethod
     def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:

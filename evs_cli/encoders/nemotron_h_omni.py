@@ -19,6 +19,8 @@ from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_time
 if TYPE_CHECKING:
     import torch
 
+    from evs_cli.core.video_tokens import VideoTokens
+
 
 class NemotronHOmniEncoder(VisionLanguageEncoder):
     """Frames resized to about ``video_target_num_patches`` patches, aspect kept, tubelets of two."""
@@ -80,9 +82,11 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             prompt_seconds=seconds([float(f"{round(1000 * t) / 1000:.2f}") for t in pts[:: self.temporal_patch_size]]),
         )
 
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> tuple[torch.Tensor, ...]:
+    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
         """See ``VideoEncoder.encode``; the processor's size depends on the frame's alone, so chunks agree."""
         import torch
+
+        from evs_cli.core.video_tokens import VideoTokens
 
         with quiet_transformers(), torch.inference_mode():
             inputs = self.processor.video_processor(
@@ -94,7 +98,7 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             )
             pixels = inputs["pixel_values_videos"].to(self._model.device)
             features = self._model.get_video_features(pixels)
-        return (self.to_grid(features.pooler_output[0], plan),)
+        return VideoTokens((self.to_grid(features.pooler_output[0], plan),))
 
     def position_ids(self, plan: EncodePlan) -> None:
         """None: the recurrent model takes no positions."""

@@ -24,6 +24,8 @@ from evs_cli.video.sampling import SamplingDefaults
 if TYPE_CHECKING:
     import torch
 
+    from evs_cli.core.video_tokens import VideoTokens
+
 PLACEHOLDER_ID, FRAME_START_ID, FRAME_END_ID = 0, 1, 2
 DEFAULT_SIZE = 224
 _IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
@@ -110,9 +112,11 @@ class PlainFrameEncoder(VideoEncoder):
             self._mean_std = _read_mean_std(str(location), self.source.revision)
         self._model = model.to(device).eval()
 
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> tuple[torch.Tensor, ...]:
+    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
         """See ``VideoEncoder.encode``."""
         import torch
+
+        from evs_cli.core.video_tokens import VideoTokens
 
         arguments = {"interpolate_pos_encoding": True} if self._tower.interpolates_by_argument else {}
         with torch.inference_mode():
@@ -125,7 +129,7 @@ class PlainFrameEncoder(VideoEncoder):
                 f"cannot place the tokens of {self.source.name}: {hidden.shape[1]} a frame. "
                 f"Expected {height * width} patches after {skip} tokens in front."
             )
-        return (hidden[:, skip:].reshape(frames.shape[0], height, width, -1),)
+        return VideoTokens((hidden[:, skip:].reshape(frames.shape[0], height, width, -1),))
 
     def _pixels(self, frames: torch.Tensor, plan: EncodePlan) -> torch.Tensor:
         """(t, 3, h, w) normalised pixels in the model's dtype, resized with antialiasing."""

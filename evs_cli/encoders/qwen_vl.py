@@ -20,6 +20,8 @@ from evs_cli.errors import EvsError, UsageError
 if TYPE_CHECKING:
     import torch
 
+    from evs_cli.core.video_tokens import VideoTokens
+
 
 class QwenVideoEncoder(VisionLanguageEncoder):
     """A checkpoint whose ``get_video_features`` takes flat patches and their grid."""
@@ -84,10 +86,12 @@ class QwenVideoEncoder(VisionLanguageEncoder):
             notes=("One frame was repeated to fill a tubelet.",) if clip.num_frames == 1 else (),
         )
 
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> tuple[torch.Tensor, ...]:
+    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
         """See ``VideoEncoder.encode``."""
         import torch
         from torchvision.transforms.v2 import functional as tvf
+
+        from evs_cli.core.video_tokens import VideoTokens
 
         video = self.processor.video_processor
         # The size depends on the whole clip, so the plan's is used and the processor resizes nothing itself.
@@ -105,7 +109,7 @@ class QwenVideoEncoder(VisionLanguageEncoder):
                 inputs["video_grid_thw"].to(self._model.device),
             )
         rows = [features.pooler_output[0], *(level[0] for level in self._further_levels(features))]
-        return tuple(self.to_grid(level, plan) for level in rows)
+        return VideoTokens(tuple(self.to_grid(level, plan) for level in rows))
 
     def _further_levels(self, features: Any) -> list[Any]:
         """Levels beside the main one, each a sequence of one tensor a video."""

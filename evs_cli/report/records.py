@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.pipeline import ClipPlan
+    from evs_cli.encoded_video import ClipPlan
     from evs_cli.prune_job import PruneOutcome
     from evs_cli.sweep import SweepRow
 
@@ -34,7 +34,13 @@ def prune_record(outcome: PruneOutcome, printed: Sequence[str] = ()) -> dict[str
         return {**head, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
     if outcome.plan is not None:
-        return {**head, "dry_run": True, **plan_counts(outcome.plan, outcome.q), "timings_seconds": timings}
+        return {
+            **head,
+            "dry_run": True,
+            "at_most": outcome.is_at_most,
+            **plan_counts(outcome.plan, outcome.q),
+            "timings_seconds": timings,
+        }
     assert outcome.pruned is not None
     return {
         **head,
@@ -75,6 +81,8 @@ def pruned_counts(pruned: PrunedVideo) -> dict[str, Any]:
         "sequence_length": pruned.sequence_length,
         "unpruned_sequence_length": pruned.unpruned_sequence_length,
         "empty_frames": pruned.empty_frames,
+        "method": pruned.method,
+        "min_dissimilarity": pruned.min_dissimilarity,
         "noise_tokens": pruned.noise_tokens,
         "zero_frames": list(pruned.zero_frames),
         "embeddings_shape": list(pruned.embeddings.shape),

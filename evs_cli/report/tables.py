@@ -14,8 +14,8 @@ from evs_cli.core.placeholders import run_lengths
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.encoded_video import ClipPlan
     from evs_cli.encoders.registry import Family
-    from evs_cli.pipeline import ClipPlan
     from evs_cli.sweep import SweepRow
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -47,7 +47,8 @@ def pruned_summary(
     """
     grid = _grid()
     num_frames, height, width = pruned.token_grid_thw
-    grid.add_row("rate", f"q = {pruned.q:g}" + (f" ({q_source})" if q_source else "") + _exact_note(pruned))
+    method = "" if pruned.method == "evs" else f", method {pruned.method}"
+    grid.add_row("rate", f"q = {pruned.q:g}" + (f" ({q_source})" if q_source else "") + method + _exact_note(pruned))
     grid.add_row(
         "frames",
         f"{record['num_sampled_frames']} sampled, {num_frames} of {height} x {width} = "
@@ -56,6 +57,9 @@ def pruned_summary(
     grid.add_row(
         "tokens", f"{pruned.retained_tokens:,} of {pruned.total_tokens:,} kept ({record['retained_share']:.1%})"
     )
+    if pruned.min_dissimilarity is not None:
+        dropped = pruned.planned["retained_tokens"] - pruned.retained_tokens
+        grid.add_row("", f"{dropped:,} more would fit the rate, but differ by less than {pruned.min_dissimilarity:g}")
     if pruned.noise_tokens:
         grid.add_row("", f"{pruned.noise_tokens:,} of them differ from the frame before by no more than rounding")
     if pruned.zero_frames:
@@ -80,7 +84,7 @@ def pruned_summary(
     )
 
 
-def plan_summary(title: str, plan: ClipPlan, q: float, output: str | None) -> RenderableType:
+def plan_summary(title: str, plan: ClipPlan, q: float, output: str | None, *, is_at_most: bool) -> RenderableType:
     """What a run would read, compute and write."""
     encode = plan.encode
     grid = _grid()
@@ -92,8 +96,9 @@ def plan_summary(title: str, plan: ClipPlan, q: float, output: str | None) -> Re
         f"{len(encode.pts_seconds)} would be sampled and resized to {encode.frame_size[1]}x{encode.frame_size[0]}: "
         f"{num_frames} of {height} x {width} = {encode.tokens_per_frame} tokens",
     )
-    grid.add_row("tokens", f"{encode.retained_tokens(q):,} of {encode.total_tokens:,} would be kept at q = {q:g}")
-    grid.add_row("sequence", f"{encode.sequence_length():,} ids before, {encode.sequence_length(q):,} after")
+    most = "at most " if is_at_most else ""
+    grid.add_row("tokens", f"{most}{encode.retained_tokens(q):,} of {encode.total_tokens:,} would be kept at q = {q:g}")
+    grid.add_row("sequence", f"{encode.sequence_length():,} ids before, {most}{encode.sequence_length(q):,} after")
     grid.add_row("output", output or "none (print only)")
     return Group(Text(title, style="bold"), grid)
 

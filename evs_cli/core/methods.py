@@ -1,0 +1,86 @@
+"""Which tokens to keep, given scores and K: EVS itself, its floor, and controls at the same K.
+
+A method takes a ``Ranking`` and a count and gives a mask. The controls exist to be compared with: what a rate costs
+in quality shows only beside a selection that knows nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from evs_cli.core.retention import Ranking, Retention
+from evs_cli.errors import UsageError
+
+
+@dataclass(frozen=True)
+class RetentionRule:
+    """How the tokens of a video are chosen.
+
+    Raises:
+        UsageError: an unknown method, a negative floor, or a floor on a method without scores.
+    """
+
+    method: str = "evs"
+    """A name in ``METHODS``."""
+    min_dissimilarity: float | None = None
+    """Floor: below it nothing is kept beyond frame 0. The counts then depend on the content; K is the most."""
+    seed: int = 0
+    """Seed of the method ``random``."""
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UsageError(f"Invalid method {self.method!r}. Expected one of {', '.join(METHODS)}.")
+        floor = self.min_dissimilarity
+        if floor is not None and not 0 <= floor <= 2:
+            raise UsageError(f"Invalid min_dissimilarity {floor!r}. Expected 0 <= min_dissimilarity <= 2.")
+        if floor is not None and self.method != "evs":
+            raise UsageError(f"min_dissimilarity has no effect on the method {self.method}. Expected the method evs.")
+
+    def retain(self, ranking: Ranking, q: float) -> Retention:
+        """The retention of a ranked video at rate q, ``0 <= q < 1``."""
+        mask = METHODS[self.method](ranking, ranking.retained_tokens(q), self.seed)
+        if self.min_dissimilarity is not None:
+            mask = mask & (ranking.dissimilarity >= self.min_dissimilarity)  # frame 0 stands at 255
+        return ranking.retention(q, mask)
+
+    def sweep(self, ranking: Ranking, rates: list[float]) -> list[Retention]:
+        """The retention at each of many rates, from one sort."""
+        _ = ranking.rank
+        return [self.retain(ranking, q) for q in rates]
+
+
+def _evs(ranking: Ranking, retained: int, seed: int) -> torch.Tensor:
+    """The tokens that differ most from the frame before."""
+    return ranking.first(retained)
+
+
+def _uniform_frames(ranking: Ranking, retained: int, seed: int) -> torch.Tensor:
+    """Whole frames spread evenly from frame 0 on; the last one is cut, in reading order, so that K is met."""
+    num_frames, height, width = ranking.token_grid_thw
+    num_places = height * width
+    num_chosen = math.ceil(retained / num_places)
+    mask = torch.zeros((num_frames, num_places), dtype=torch.bool, device=ranking.dissimilarity.device)
+    chosen = [index * num_frames // num_chosen for index in range(num_chosen)]
+    mask[chosen] = True
+    mask[chosen[-1], retained - (num_chosen - 1) * num_places :] = False
+    return mask.view(num_frames, height, width)
+
+
+def _random(ranking: Ranking, retained: int, seed: int) -> torch.Tensor:
+    """Frame 0, and others drawn evenly; the same seed draws the same, and a higher rate a subset."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.rand(ranking.token_grid_thw, generator=generator, dtype=torch.float64)
+    scores[0] = 2
+    return Ranking(scores).first(retained).to(ranking.dissimilarity.device)
+
+
+METHODS: dict[str, Callable[[Ranking, int, int], torch.Tensor]] = {
+    "evs": _evs,
+    "uniform-frames": _uniform_frames,
+    "random": _random,
+}
+"""By name: a function of (ranking, K, seed) to a (T, h, w) bool mask of K tokens with frame 0 whole."""

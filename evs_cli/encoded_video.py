@@ -1,0 +1,120 @@
+"""A video encoded once: the plan it follows, its tokens and their ranking; any rate is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evs_cli.encoders.base import Clip, EncodePlan
+from evs_cli.video.info import VideoInfo
+from evs_cli.video.sampling import FrameSelection
+
+if TYPE_CHECKING:
+    import torch
+
+    from evs_cli.core.methods import RetentionRule
+    from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.core.retention import Ranking
+
+
+@dataclass(frozen=True, eq=False)
+class ClipPlan:
+    """A video, the frames sampled of it, and the plan of encoding them: exact, with no pixel decoded."""
+
+    video: VideoInfo
+    selection: FrameSelection
+    clip: Clip
+    encode: EncodePlan
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the user on the file, the sampling and the plan."""
+        return (*self.video.warnings, *self.selection.notes, *self.encode.notes)
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedVideo:
+    """A video encoded once; ``prune`` serves any rate from it."""
+
+    plan: ClipPlan
+    actual: EncodePlan
+    """The plan of the frames that decoded; ``plan.encode`` itself unless the file is damaged."""
+    frame_indices: np.ndarray[Any, np.dtype[np.int64]]
+    """(S,) indices of the sampled frames that decoded."""
+    levels: tuple[torch.Tensor, ...]
+    """One (T, h, w, D) tensor a level on the CPU, the main one first."""
+    extra_embeddings: torch.Tensor
+    """(E, D) rows that are no grid token, in the order of their placeholders."""
+    ranking: Ranking
+    zero_frames: tuple[int, ...]
+    """Frames that hold an all-zero token."""
+    position_ids: torch.Tensor | None
+    """Positions of the unpruned sequence."""
+    provenance: Mapping[str, Any]
+    timings_seconds: Mapping[str, float]
+
+    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
+        """The pruned video at rate q, ``0 <= q < 1``; by EVS unless ``rule`` says otherwise."""
+        import torch
+
+        from evs_cli.core.methods import RetentionRule
+        from evs_cli.core.pruned_video import PrunedVideo
+
+        rule = rule or RetentionRule()
+        retention = rule.retain(self.ranking, q)
+        retained = retention.retained_tokens
+        sequence = self.actual.layout.prune(retention.retention_mask.numpy())
+        kept = torch.from_numpy(sequence.kept_positions)
+        main, *further = (retention.select(level) for level in self.levels)
+        positions = self.position_ids
+        return PrunedVideo(
+            embeddings=main,
+            deepstack_embeddings=tuple(further),
+            extra_embeddings=self.extra_embeddings,
+            extra_positions=torch.from_numpy(sequence.extra_positions),
+            retention_mask=retention.retention_mask,
+            dissimilarity=self.ranking.dissimilarity.float(),
+            num_tokens_per_frame=retention.num_tokens_per_frame,
+            token_thw=retention.token_thw,
+            input_ids=torch.from_numpy(sequence.input_ids),
+            frame_offsets=torch.from_numpy(sequence.frame_offsets),
+            position_ids=None if positions is None else positions[..., kept],
+            frame_indices=torch.from_numpy(self.frame_indices),
+            pts_seconds=torch.from_numpy(self.actual.pts_seconds),
+            frame_pts_seconds=torch.from_numpy(self.actual.frame_pts_seconds.copy()),
+            prompt_seconds=torch.from_numpy(self.actual.prompt_seconds),
+            token_grid_thw=self.actual.token_grid_thw,
+            video_grid_thw=self.actual.video_grid_thw,
+            model_grid_thw=self.actual.model_grid_thw,
+            spatial_merge_size=self.actual.spatial_merge_size,
+            temporal_patch_size=self.actual.temporal_patch_size,
+            placeholder_token_id=self.actual.layout.placeholder_token_id,
+            modality=self.actual.modality,
+            q=retention.q,
+            method=rule.method,
+            min_dissimilarity=rule.min_dissimilarity,
+            seed=rule.seed if rule.method == "random" else None,
+            noise_tokens=retention.noise_tokens,
+            zero_frames=self.zero_frames,
+            planned=counts_of(self.plan.encode, retention.q),
+            actual={
+                **counts_of(self.actual, retention.q),
+                "retained_tokens": retained,
+                "sequence_length": len(sequence.input_ids),
+            },
+            provenance=self.provenance,
+        )
+
+
+def counts_of(plan: EncodePlan, q: float) -> dict[str, Any]:
+    """The counts of a plan at rate q, as the artifact records them; with a floor, the tokens kept are at most these."""
+    return {
+        "num_sampled_frames": len(plan.pts_seconds),
+        "token_grid_thw": list(plan.token_grid_thw),
+        "total_tokens": plan.total_tokens,
+        "retained_tokens": plan.retained_tokens(q),
+        "sequence_length": plan.sequence_length(q),
+    }

@@ -1,0 +1,57 @@
+"""What a caller may watch of a run, and where its time goes. Knows no terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """What a caller may watch."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """A step begins; ``total`` units of it are expected, where that is known."""
+
+    def advance(self, units: int) -> None:
+        """Units of the present step are done."""
+
+    def notice(self, text: str) -> None:
+        """A sentence the user should read."""
+
+    def detail(self, text: str) -> None:
+        """A sentence for those who ask for more."""
+
+
+class SilentProgress:
+    """A ``Progress`` that nobody watches."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Ignore it."""
+
+    def advance(self, units: int) -> None:
+        """Ignore it."""
+
+    def notice(self, text: str) -> None:
+        """Ignore it."""
+
+    def detail(self, text: str) -> None:
+        """Ignore it."""
+
+
+@dataclass
+class Timings:
+    """Seconds spent in each step, added up over the batches."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, step: str) -> Iterator[None]:
+        """Add the time of the block to ``step``."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - start
