@@ -34,13 +34,8 @@ def prune_record(outcome: PruneOutcome, printed: Sequence[str] = ()) -> dict[str
         return {**head, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
     if outcome.plan is not None:
-        return {
-            **head,
-            "dry_run": True,
-            "at_most": outcome.is_at_most,
-            **plan_counts(outcome.plan, outcome.q),
-            "timings_seconds": timings,
-        }
+        counts = plan_counts(outcome.plan, outcome.q)
+        return {**head, "dry_run": True, "at_most": outcome.is_at_most, **counts, "timings_seconds": timings}
     assert outcome.pruned is not None
     return {
         **head,
