@@ -68,7 +68,7 @@ def provenance_of(
 def _model_record(source: ModelSource) -> dict[str, Any]:
     """The model's name without folders, its revision, and a hash of its configuration."""
     canonical = json.dumps(dict(source.config), sort_keys=True, separators=(",", ":"))
-    is_folder = Path(source.location).is_dir() and not source.is_embedded
+    is_folder = source.is_local and not source.is_embedded
     return {
         "id": Path(source.location).resolve().name if is_folder else source.name,
         "revision": source.revision,

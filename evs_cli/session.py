@@ -136,8 +136,12 @@ class Session:
         if not self._is_loaded:
             self.progress.stage("load model")
             with timings.measure("load_model"):
-                self.encoder.load(self.settings.runtime.device, self.settings.runtime.dtype)
+                read = self.encoder.load(self.settings.runtime.device, self.settings.runtime.dtype)
             self._is_loaded = True
+            self.progress.detail(
+                f"weights: read {read.bytes_read:,} of {read.bytes_total:,} bytes "
+                f"({read.bytes_read / read.bytes_total:.1%}), {read.files_read} of {read.files_total} files"
+            )
         return encode_video(
             plan, self.encoder, self.settings, self.request.options, progress=self.progress, timings=timings
         )

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders.source import ModelSource
+from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.video.sampling import SamplingDefaults
 
@@ -190,8 +191,8 @@ class VideoEncoder(ABC):
         """
 
     @abstractmethod
-    def load(self, device: str, dtype: torch.dtype) -> None:
-        """Read the weights of the vision part onto ``device`` in ``dtype``.
+    def load(self, device: str, dtype: torch.dtype) -> WeightsRead:
+        """Read the weights of the vision part onto ``device`` in ``dtype``, and say how many bytes that was.
 
         Raises:
             ModelError: weights that are missing or do not fit.

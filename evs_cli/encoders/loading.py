@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.encoders.source import ModelSource
+from evs_cli.encoders.weights import WeightsRead, is_vision_tensor, read_vision_tensors
 from evs_cli.errors import EvsError, ModelError
 
 if TYPE_CHECKING:
@@ -54,26 +55,70 @@ def loading_errors(source: ModelSource) -> Iterator[None]:
         ) from error
 
 
-def load_vision_part(source: ModelSource, device: str, dtype: torch.dtype, *, auto_class: str = "AutoModel") -> Any:
-    """The model without its language layers: vision tower, projector and token embedding.
+def load_vision_part(
+    source: ModelSource, device: str, dtype: torch.dtype, *, unused_configs: Sequence[str] = ()
+) -> tuple[Any, WeightsRead]:
+    """The model without its language layers: vision tower and projector; the token embedding is a stub of one row.
 
     A text model of zero layers is transformers' own configuration, so the features are the whole model's, bit for
-    bit; the tensors of the language layers are never read from the files. ``auto_class`` is the class of transformers
-    that knows the family.
+    bit. Only the vision part's tensors are read, and only the shards that hold them are fetched.
+
+    Args:
+        source: the checkpoint.
+        device: where the model goes.
+        dtype: of its parameters.
+        unused_configs: names of optional sub-configurations that are left out, such as ``audio_config``.
+
+    Raises:
+        ModelError: files that are missing or damaged, or a vision tensor that no file holds.
     """
     import transformers
 
     with loading_errors(source), quiet_transformers():
         config = transformers.AutoConfig.from_pretrained(source.location, **source.pretrained_arguments())
-        text = config.get_text_config()
-        for name in ("layer_types", "layers_block_type", "mlp_layer_types"):
-            if getattr(text, name, None):
-                setattr(text, name, [])
-        text.num_hidden_layers = 0
-        model = getattr(transformers, auto_class).from_pretrained(
-            source.location, config=config, dtype=dtype, **source.pretrained_arguments()
+        _shrink_text(config, unused_configs)
+        read = read_vision_tensors(source)
+        if read is None:  # an old checkpoint in torch's own format, which is read whole
+            raise ModelError(
+                f"cannot load {source.name}: it has no safetensors files. Expected model.safetensors or its shards.",
+                hint="Convert it: load it with transformers and save_pretrained it again.",
+            )
+        tensors, account = read
+        model_class = _model_class(config)
+        model, info = model_class.from_pretrained(
+            None, config=config, state_dict=tensors, dtype=dtype, output_loading_info=True
         )
-    return model.to(device).eval()
+    missing = sorted(key for key in info["missing_keys"] if is_vision_tensor(key))
+    if missing:
+        raise ModelError(
+            f"cannot load {source.name}: {len(missing)} tensors of its vision part are missing, such as {missing[0]}.",
+            hint="Its files may be incomplete; fetch them again.",
+        )
+    return model.to(device).eval(), account
+
+
+def _shrink_text(config: Any, unused_configs: Sequence[str]) -> None:
+    """Take out the language layers, all but one row of the token embedding, and unused sub-configurations."""
+    text = config.get_text_config()
+    for name in ("layer_types", "layers_block_type", "mlp_layer_types"):
+        if getattr(text, name, None):
+            setattr(text, name, [])
+    text.num_hidden_layers = 0
+    text.vocab_size = 1
+    for part in (config, text):
+        part.pad_token_id = None  # it would be a row of the embedding that is not there
+    for name in unused_configs:
+        setattr(config, name, None)
+
+
+def _model_class(config: Any) -> Any:
+    """The class without a language head where transformers has one, else the class with it."""
+    import transformers
+
+    for mapping in (transformers.MODEL_MAPPING, transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING):
+        if type(config) in mapping:
+            return mapping[type(config)]
+    raise ValueError(f"transformers {transformers.__version__} has no model for {type(config).__name__}")
 
 
 def load_processor(source: ModelSource) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class NemotronHOmniEncoder(VisionLanguageEncoder):
     """Frames resized to about ``video_target_num_patches`` patches, aspect kept, tubelets of two."""
 
-    auto_class: ClassVar[str] = "AutoModelForImageTextToText"
+    unused_configs: ClassVar[tuple[str, ...]] = ("audio_config",)
     supported_options: ClassVar[frozenset[str]] = frozenset({"prompt"})
 
     @property

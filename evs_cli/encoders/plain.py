@@ -18,6 +18,8 @@ from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders import embedded
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
 from evs_cli.encoders.loading import loading_errors, quiet_transformers
+from evs_cli.encoders.source import checkpoint_file
+from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.video.sampling import SamplingDefaults
 
@@ -101,7 +103,7 @@ class PlainFrameEncoder(VideoEncoder):
         default = {"siglip": 16, "siglip_vision_model": 16, "clip": 32, "clip_vision_model": 32, "dinov3_vit": 16}
         return int(self._vision_config.get("patch_size", default.get(self.source.model_type, 14)))
 
-    def load(self, device: str, dtype: torch.dtype) -> None:
+    def load(self, device: str, dtype: torch.dtype) -> WeightsRead:
         """See ``VideoEncoder.load``."""
         import transformers
 
@@ -111,6 +113,10 @@ class PlainFrameEncoder(VideoEncoder):
             model = tower.from_pretrained(location, dtype=dtype, **self.source.pretrained_arguments())
             self._mean_std = _read_mean_std(str(location), self.source.revision)
         self._model = model.to(device).eval()
+        # safetensors maps the file, so that what the tower does not take is not read.
+        file = checkpoint_file(self.source, "model.safetensors")
+        read = sum(parameter.nbytes for parameter in model.parameters())
+        return WeightsRead(read, max(read, file.stat().st_size if file is not None else 0), 1, 1)
 
     def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
         """See ``VideoEncoder.encode``."""

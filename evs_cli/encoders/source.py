@@ -59,10 +59,15 @@ class ModelSource:
         """The family, as ``config.json`` names it."""
         return str(self.config.get("model_type", ""))
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the files lie in a folder, not on the hub."""
+        return self.is_embedded or Path(self.location).is_dir()
+
     def pretrained_arguments(self) -> dict[str, Any]:
         """Keyword arguments that pin ``from_pretrained`` of transformers to these very files."""
         arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
-        if self.revision is not None and not Path(self.location).is_dir():
+        if self.revision is not None and not self.is_local:
             arguments["revision"] = self.revision
         return arguments
 
@@ -119,6 +124,27 @@ def _from_hub(name: str, revision: str | None, trust_remote_code: bool) -> Model
     return ModelSource(
         name=name, location=location, revision=commit, config=_read_json(path), trust_remote_code=trust_remote_code
     )
+
+
+def checkpoint_file(source: ModelSource, name: str) -> Path | None:
+    """A file of the checkpoint, fetched from the hub where it comes from there; None where it has no such file.
+
+    Raises:
+        OSError: the hub is out of reach.
+    """
+    if source.is_local:
+        path = Path(source.location) / name
+        return path if path.is_file() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    try:
+        with _quiet_hub():
+            return Path(hf_hub_download(source.location, name, revision=source.revision))
+    except LocalEntryNotFoundError:  # out of reach, which says nothing of whether it exists
+        raise
+    except EntryNotFoundError:
+        return None
 
 
 @contextlib.contextmanager

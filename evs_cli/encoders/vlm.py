@@ -25,6 +25,7 @@ from evs_cli.encoders.base import (
     seconds,
 )
 from evs_cli.encoders.loading import load_processor, load_vision_part
+from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.video.sampling import SamplingDefaults
 
@@ -37,8 +38,8 @@ DEFAULT_FPS, DEFAULT_MAX_FRAMES = 2.0, 128
 class VisionLanguageEncoder(VideoEncoder):
     """A vision-language checkpoint: its processor plans, its vision tower and projector encode."""
 
-    auto_class: ClassVar[str] = "AutoModel"
-    """Class of transformers that loads the family."""
+    unused_configs: ClassVar[tuple[str, ...]] = ()
+    """Optional sub-configurations that a video has no use for, such as ``audio_config``."""
     _model: Any = None
 
     @cached_property
@@ -117,9 +118,10 @@ class VisionLanguageEncoder(VideoEncoder):
             placeholder_token_id=placeholder_id,
         )
 
-    def load(self, device: str, dtype: torch.dtype) -> None:
+    def load(self, device: str, dtype: torch.dtype) -> WeightsRead:
         """See ``VideoEncoder.load``; the language layers stay on disk."""
-        self._model = load_vision_part(self.source, device, dtype, auto_class=self.auto_class)
+        self._model, account = load_vision_part(self.source, device, dtype, unused_configs=self.unused_configs)
+        return account
 
     def to_grid(self, rows: torch.Tensor, plan: EncodePlan) -> torch.Tensor:
         """``(t, h, w, D)`` from ``(t * h * w, D)`` rows of a chunk."""
