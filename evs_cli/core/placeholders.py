@@ -67,25 +67,7 @@ class SequenceLayout:
         Args:
             retention_mask: N bools in (t, h, w) order, of any shape.
         """
-        mask = np.asarray(retention_mask, dtype=np.bool_).ravel()
-        if len(mask) != len(self.token_positions):
-            raise UsageError(
-                f"Invalid retention mask: {len(mask)} entries. Expected one for each of the "
-                f"{len(self.token_positions)} video tokens."
-            )
-        kept = np.ones(self.sequence_length, dtype=np.bool_)
-        kept[self.token_positions[~mask]] = False
-        # Place of every unpruned position in the pruned sequence; for a dropped one, where it would have stood.
-        new_positions: IntArray = np.cumsum(kept) - kept
-        counts = mask.reshape(self.num_frames, -1).sum(axis=1)
-        first = self.token_positions.reshape(self.num_frames, -1)[:, 0]
-        starts: IntArray = new_positions[first]
-        return PrunedSequence(
-            input_ids=self.input_ids[kept],
-            kept_positions=np.flatnonzero(kept),
-            frame_offsets=np.stack([starts, starts + counts - 1], axis=1),
-            extra_positions=new_positions[self.extra_positions],
-        )
+        return prune_sequence([self], [retention_mask])[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +82,77 @@ class PrunedSequence:
     """(T, 2) int64 inclusive (start, end) of each frame's tokens; an empty frame has end = start - 1."""
     extra_positions: IntArray
     """(E,) int64: where the extra rows' placeholders stand now."""
+
+
+def layouts_of_videos(
+    input_ids: npt.ArrayLike, placeholder_token_id: int, token_grids_thw: Sequence[tuple[int, int, int]]
+) -> list[SequenceLayout]:
+    """The layouts of several videos in one sequence, in order: each owns as many placeholders as its grid has tokens.
+
+    Args:
+        input_ids: ``(L,)`` ids with every placeholder written out; other media stand there untouched.
+        placeholder_token_id: the id of the videos' placeholders, which no other medium of this sequence may use.
+        token_grids_thw: ``(T, h, w)`` in tokens of each video.
+
+    Raises:
+        UsageError: more or fewer placeholders than the grids have tokens.
+    """
+    ids: IntArray = np.asarray(input_ids, dtype=np.int64)
+    positions: IntArray = np.flatnonzero(ids == placeholder_token_id).astype(np.int64)
+    sizes = [t * h * w for t, h, w in token_grids_thw]
+    if sum(sizes) != len(positions):
+        raise UsageError(
+            f"Invalid sequence: {len(positions)} placeholders of id {placeholder_token_id}. "
+            f"Expected {sum(sizes)} for the token grids {list(token_grids_thw)}."
+        )
+    ends = np.cumsum(sizes)
+    none: IntArray = np.empty(0, dtype=np.int64)
+    return [
+        SequenceLayout(ids, positions[end - size : end], none, grid[0], placeholder_token_id)
+        for end, size, grid in zip(ends, sizes, token_grids_thw, strict=True)
+    ]
+
+
+def prune_sequence(layouts: Sequence[SequenceLayout], retention_masks: Sequence[npt.ArrayLike]) -> list[PrunedSequence]:
+    """One sequence with several videos, each pruned by its own mask; everything else in it stays.
+
+    Args:
+        layouts: the videos' layouts over the same ``input_ids``.
+        retention_masks: N bools a video in (t, h, w) order, of any shape.
+
+    Returns:
+        A ``PrunedSequence`` a video: the same ids and kept positions, each video's own frame offsets.
+
+    Raises:
+        UsageError: masks that do not fit their layouts.
+    """
+    ids = layouts[0].input_ids
+    kept = np.ones(len(ids), dtype=np.bool_)
+    counts: list[IntArray] = []
+    for layout, retention_mask in zip(layouts, retention_masks, strict=True):
+        mask = np.asarray(retention_mask, dtype=np.bool_).ravel()
+        if len(mask) != len(layout.token_positions):
+            raise UsageError(
+                f"Invalid retention mask: {len(mask)} entries. Expected one for each of the "
+                f"{len(layout.token_positions)} video tokens."
+            )
+        kept[layout.token_positions[~mask]] = False
+        counts.append(mask.reshape(layout.num_frames, -1).sum(axis=1))
+    # Place of every unpruned position in the pruned sequence; for a dropped one, where it would have stood.
+    new_positions: IntArray = np.cumsum(kept) - kept
+    kept_positions, kept_ids = np.flatnonzero(kept), ids[kept]
+    sequences = []
+    for layout, count in zip(layouts, counts, strict=True):
+        starts: IntArray = new_positions[layout.token_positions.reshape(layout.num_frames, -1)[:, 0]]
+        sequences.append(
+            PrunedSequence(
+                input_ids=kept_ids,
+                kept_positions=kept_positions,
+                frame_offsets=np.stack([starts, starts + count - 1], axis=1),
+                extra_positions=new_positions[layout.extra_positions],
+            )
+        )
+    return sequences
 
 
 def replace_offsets_with_tokens_per_frame(

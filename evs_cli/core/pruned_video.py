@@ -103,6 +103,12 @@ class PrunedVideo:
         """Frames that keep no token."""
         return int((self.num_tokens_per_frame == 0).sum())
 
+    def model_inputs(self, device: torch.device | str | None = None) -> dict[str, Any]:
+        """Keyword arguments of a transformers model's ``forward`` or ``generate``; see ``core.model_inputs``."""
+        from evs_cli.core.model_inputs import model_inputs
+
+        return model_inputs(self, device)
+
     def __repr__(self) -> str:
         return (
             f"PrunedVideo(q={self.q:g}, {self.retained_tokens} of {self.total_tokens} tokens, "

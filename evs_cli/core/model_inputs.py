@@ -1,0 +1,61 @@
+"""A pruned video as transformers takes it: the keyword arguments of ``forward`` and ``generate``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from evs_cli.core.pruned_video import PrunedVideo
+
+
+def model_inputs(pruned: PrunedVideo, device: torch.device | str | None = None) -> dict[str, Any]:
+    """Keyword arguments for a model's ``forward`` or ``generate``; a batch of one.
+
+    The embeddings go in as ``mm_encoder_outputs``, transformers' way in for features encoded elsewhere, so the model
+    puts them (DeepStack levels too) where the placeholders stand. Load the model with its own pruning off: Nemotron
+    with a ``video_pruning_rate`` above 0 would prune the rows again, in silence.
+
+    Args:
+        pruned: the video, of a model with a language part and preferably made with a prompt.
+        device: where the tensors go; None leaves them where they are.
+
+    Returns:
+        ``input_ids (1, L)``, ``attention_mask (1, L)`` of ones, ``mm_encoder_outputs``, and ``position_ids``:
+        ``(1, L)``, or ``(4, 1, L)`` for mrope (the text's own positions over the three rows); none for recurrent models.
+    """
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+    features = BaseModelOutputWithPooling(pooler_output=(with_extra_rows(pruned).to(device),))
+    if pruned.deepstack_embeddings:
+        # One list of videos a level, as the model's own encoder gives them.
+        features["deepstack_features"] = [(level.to(device),) for level in pruned.deepstack_embeddings]
+    inputs: dict[str, Any] = {
+        "input_ids": pruned.input_ids[None].to(device),
+        # Of ones, and needed: without it, gaps in the positions would be read as the seams of packed sequences.
+        "attention_mask": torch.ones_like(pruned.input_ids)[None].to(device),
+        "mm_encoder_outputs": {pruned.modality: features},
+    }
+    positions = pruned.position_ids
+    if positions is not None:
+        inputs["position_ids"] = _batched(positions).to(device)
+    return inputs
+
+
+def with_extra_rows(pruned: PrunedVideo) -> torch.Tensor:
+    """(K + E, D): kept and extra rows in the order of their placeholders."""
+    if not len(pruned.extra_positions):
+        return pruned.embeddings
+    spans = pruned.frame_offsets.tolist()
+    places = torch.tensor([place for start, end in spans for place in range(start, end + 1)])
+    order = torch.cat([places, pruned.extra_positions]).argsort()
+    return torch.cat([pruned.embeddings, pruned.extra_embeddings])[order]
+
+
+def _batched(positions: torch.Tensor) -> torch.Tensor:
+    """``(1, L)`` of ``(L,)``; ``(4, 1, L)`` of mrope's ``(3, L)``, whose first row counts the ids themselves."""
+    if positions.ndim == 1:
+        return positions[None]
+    text = torch.arange(positions.shape[-1])[None]
+    return torch.cat([text, positions])[:, None]
