@@ -23,7 +23,8 @@ def model_inputs(pruned: PrunedVideo, device: torch.device | str | None = None) 
 
     Returns:
         ``input_ids (1, L)``, ``attention_mask (1, L)`` of ones, ``mm_encoder_outputs``, and ``position_ids``:
-        ``(1, L)``, or ``(4, 1, L)`` for mrope (the text's own positions over the three rows); none for recurrent models.
+        ``(1, L)``, or ``(4, 1, L)`` for mrope (the text's own positions over the three rows); none for recurrent
+        models.
     """
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
