@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-_INPUT, _PRUNING, _OUTPUT, _RUNTIME = "Input", "Pruning", "Output", "Runtime"
+_INPUT, _NUMBERS, _PRUNING, _BUDGET = "Input", "Numbers in place of a video", "Pruning", "Budget"
+_OUTPUT, _RUNTIME = "Output", "Runtime"
 
 _MODELS = ("dinov2-small", "dinov2-base", "dinov3-small", "siglip-base", "clip-base", "qwen2.5-vl-7b", "qwen3-vl-8b")
 _FORMATS = ("table", "json", "csv")
@@ -144,6 +145,50 @@ MinDissimilarity = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of --method random.", rich_help_panel=_PRUNING)]
+PlanRates = Annotated[
+    str | None,
+    typer.Option(
+        "--q",
+        "--pruning-rate",
+        "--video-pruning-rate",
+        help="Rates: 0.7, 0.5,0.75 or start:end:step. Default: 0 and the model's own, else 0.7.",
+        rich_help_panel=_PRUNING,
+    ),
+]
+OptionalVideos = Annotated[
+    list[str] | None, typer.Argument(metavar="[VIDEO]...", help="Video files; - reads one from standard input.")
+]
+OptionalVideo = Annotated[
+    str | None, typer.Argument(metavar="[VIDEO]", help="A video file; - reads it from standard input.")
+]
+Manifest = Annotated[
+    str | None, typer.Option("--manifest", help="A text file that names one video a line.", rich_help_panel=_INPUT)
+]
+Frames = Annotated[
+    int | None, typer.Option("--frames", help="Sampled frames, in place of a video.", rich_help_panel=_NUMBERS)
+]
+Height = Annotated[int | None, typer.Option("--height", help="Rows of a frame.", rich_help_panel=_NUMBERS)]
+Width = Annotated[int | None, typer.Option("--width", help="Columns of a frame.", rich_help_panel=_NUMBERS)]
+Duration = Annotated[float | None, typer.Option("--duration", help="Length in seconds.", rich_help_panel=_NUMBERS)]
+SourceFps = Annotated[
+    float | None,
+    typer.Option("--source-fps", help="Frames a second of the imagined file. Default: 30.", rich_help_panel=_NUMBERS),
+]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        "--context",
+        "--max-model-len",
+        "--context-length",
+        help="Longest sequence allowed. Default: the model's own.",
+        rich_help_panel=_BUDGET,
+    ),
+]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Longest prompt allowed.", rich_help_panel=_BUDGET)]
+Reserve = Annotated[
+    int,
+    typer.Option("--reserve", help="Tokens of the context kept for the answer.", rich_help_panel=_BUDGET),
+]
 ScoreDtype = Annotated[
     str | None,
     typer.Option(

@@ -67,6 +67,16 @@ def with_output(command: Command) -> Command:
     return _with_signature(call, command, "sink", before={}, behind=_OUTPUT)
 
 
+def with_source(command: Command) -> Command:
+    """Give a command the options of what is read, without running it; it receives them as ``request``."""
+
+    def call(**values: Any) -> None:
+        request = {name: values.pop(name) for name in _SOURCE}
+        command(**values, request=request)
+
+    return _with_signature(call, command, "request", before=_SOURCE, behind={})
+
+
 def with_model(command: Command) -> Command:
     """Give a command the options of a model run; it receives them as ``request``, keywords of ``make_request``."""
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evs_cli.encoders.base import VideoEncoder
+
 
 def pruning_rate(q: float | None, keep: float | None) -> float | None:
     """The rate of ``--q`` or ``--keep``.
@@ -37,3 +42,20 @@ def printed_parts(text: str | None) -> tuple[str, ...]:
                 f"Invalid part {part!r} to print. Expected {' or '.join(PRINTABLE)}, or both with a comma."
             )
     return parts
+
+
+def plan_rates(q: str | None, keep: float | None, encoder: VideoEncoder) -> list[float]:
+    """The rates of a plan: what was asked, else 0 and the model's own or evs's default.
+
+    Raises:
+        UsageError: both ``--q`` and ``--keep``, or one outside its range.
+    """
+    from evs_cli.pipeline import DEFAULT_PRUNING_RATE
+    from evs_cli.sweep import parse_rates
+
+    if q is not None and keep is None:
+        return parse_rates(q)
+    rate = pruning_rate(None if q is None else 0.0, keep)
+    if rate is None:
+        rate = encoder.default_pruning_rate or DEFAULT_PRUNING_RATE
+    return [0.0, rate]

@@ -45,7 +45,7 @@ def pruned_summary(
         record: its record, whose numbers are shown.
         q_source: where the rate comes from; None for a file read back.
     """
-    grid = _grid()
+    grid = summary_grid()
     num_frames, height, width = pruned.token_grid_thw
     method = "" if pruned.method == "evs" else f", method {pruned.method}"
     grid.add_row("rate", f"q = {pruned.q:g}" + (f" ({q_source})" if q_source else "") + method + _exact_note(pruned))
@@ -87,7 +87,7 @@ def pruned_summary(
 def plan_summary(title: str, plan: ClipPlan, q: float, output: str | None, *, is_at_most: bool) -> RenderableType:
     """What a run would read, compute and write."""
     encode = plan.encode
-    grid = _grid()
+    grid = summary_grid()
     video = plan.video
     grid.add_row("video", f"{video.width}x{video.height}, {video.duration_seconds:.1f} s, {video.num_frames} frames")
     num_frames, height, width = encode.token_grid_thw
@@ -139,7 +139,8 @@ def families_table(families: Sequence[Family], *, is_terminal: bool) -> Table:
     return table
 
 
-def _grid() -> Table:
+def summary_grid() -> Table:
+    """A grid of a dim label and a text a row."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()

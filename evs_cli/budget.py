@@ -1,0 +1,277 @@
+"""What a video will cost before anything is encoded: every factor of its token count, at any rate.
+
+In: a planned clip, of a file or of numbers alone. Out: a ``BudgetReport`` of plain values. No pixel is decoded and no
+weight is read; a plain encoder's budget needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
+from evs_cli.errors import UsageError
+from evs_cli.video.sampling import FrameSelection, SamplingRequest, select_frames
+
+if TYPE_CHECKING:
+    from evs_cli.video.info import VideoInfo
+
+DEFAULT_SOURCE_FPS = 30.0
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What of a video its token count depends on; of a file, or given as numbers."""
+
+    name: str
+    path: str | None
+    """The file as it was named; None of numbers alone."""
+    width: int
+    height: int
+    duration_seconds: float
+    num_frames: int
+    """Frames of the source; of numbers alone, at the rate assumed for it."""
+    average_fps: float
+
+
+@dataclass(frozen=True)
+class SampledFrame:
+    """One sampled frame."""
+
+    index: int
+    """Frame of the source."""
+    pts_seconds: float
+    """Its presentation time."""
+    prompt_seconds: float
+    """The time the model is told for the frame of tokens it is part of."""
+
+
+@dataclass(frozen=True)
+class RateBudget:
+    """The counts at one rate."""
+
+    q: float
+    retained_tokens: int
+    """K, video tokens kept."""
+    exact_retained_tokens: int
+    """K in decimal arithmetic, where the servers' float rule may be one token off."""
+    sequence_length: int
+    """L, length of ``input_ids``."""
+    context_share: float | None
+    """L over the context limit; None where no limit is known."""
+
+
+@dataclass(frozen=True)
+class BudgetReport:
+    """Everything countable of one video and one model."""
+
+    source: SourceFacts
+    model: str
+    frames: tuple[SampledFrame, ...]
+    frame_size: tuple[int, int]
+    """(height, width) in pixels after the resize."""
+    token_grid_thw: tuple[int, int, int]
+    video_grid_thw: tuple[int, int, int]
+    factors: tuple[str, ...]
+    """The count, factor by factor, in words."""
+    total_tokens: int
+    """N, video tokens before pruning."""
+    separator_tokens: int
+    """Ids of the video's part that are no video token: markers, timestamps, extra rows."""
+    text_tokens: int
+    """Ids around the video's part: the prompt and the chat template."""
+    context_limit: int | None
+    """Longest sequence of the model, or what the user said; None where neither is known."""
+    rates: tuple[RateBudget, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def unpruned_sequence_length(self) -> int:
+        """L at q = 0."""
+        return self.total_tokens + self.separator_tokens + self.text_tokens
+
+
+@dataclass(frozen=True)
+class NumbersRequest:
+    """A video given as numbers, where there is no file.
+
+    Raises:
+        UsageError: a number below 1, or neither frames nor a duration.
+    """
+
+    height: int
+    width: int
+    frames: int | None = None
+    """Sampled frames; None samples by the model's rule from ``duration_seconds``."""
+    duration_seconds: float | None = None
+    source_fps: float = DEFAULT_SOURCE_FPS
+    """Rate of the imagined file."""
+
+    def __post_init__(self) -> None:
+        for name in ("height", "width", "frames"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"Invalid {name} ({value}). Expected at least 1.")
+        if self.frames is None and self.duration_seconds is None:
+            raise UsageError("Neither frames nor a duration is given. Expected --frames, --duration or both.")
+        for name in ("duration_seconds", "source_fps"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise UsageError(f"Invalid {name} ({value:g}). Expected more than 0.")
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """A source and the frames sampled of it, before a model sees them."""
+
+    source: SourceFacts
+    selection: FrameSelection
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def clip(self) -> Clip:
+        """What a model family must know of it."""
+        selection = self.selection
+        return Clip(self.source.height, self.source.width, selection.pts_seconds, selection.window_seconds)
+
+
+def sample_file(path: str, video: VideoInfo, sampling: SamplingRequest, encoder: VideoEncoder) -> Sampled:
+    """The frames of a probed file, which was named ``path``."""
+    facts = SourceFacts(
+        name=video.name,
+        path=path,
+        width=video.width,
+        height=video.height,
+        duration_seconds=video.duration_seconds,
+        num_frames=video.num_frames,
+        average_fps=video.average_fps,
+    )
+    selection = select_frames(video.pts_seconds, video.duration_seconds, sampling, encoder.sampling_defaults)
+    return Sampled(facts, selection, video.warnings)
+
+
+def sample_numbers(numbers: NumbersRequest, sampling: SamplingRequest, encoder: VideoEncoder) -> Sampled:
+    """The frames of a video that is only numbers: even times at ``source_fps``, or just as many frames as were said."""
+    if numbers.frames is not None:
+        duration = numbers.duration_seconds or numbers.frames / (sampling.fps or 2.0)
+        fps = numbers.frames / duration
+        pts = seconds(np.arange(numbers.frames) / fps)
+        if sampling.fps is None and sampling.num_frames is None:
+            sampling = replace(sampling, num_frames=numbers.frames)
+    else:
+        assert numbers.duration_seconds is not None
+        duration, fps = numbers.duration_seconds, numbers.source_fps
+        pts = seconds(np.arange(max(1, round(duration * fps))) / fps)
+    name = f"{numbers.width}x{numbers.height}, {duration:g} s"
+    facts = SourceFacts(name, None, numbers.width, numbers.height, duration, len(pts), fps)
+    return Sampled(facts, select_frames(pts, duration, sampling, encoder.sampling_defaults))
+
+
+def budget(
+    sampled: Sampled,
+    encoder: VideoEncoder,
+    options: EncodeOptions,
+    rates: Sequence[float],
+    *,
+    context_limit: int | None = None,
+) -> BudgetReport:
+    """Count one sampled video for one model.
+
+    Args:
+        sampled: the source and its frames.
+        encoder: the model; its weights are not touched.
+        options: the user's options for the model.
+        rates: rates to count at, each ``0 <= q < 1``.
+        context_limit: longest sequence allowed; None takes the model's own, where its configuration says one.
+
+    Raises:
+        UsageError: a rate outside [0, 1), or options the model has no use for.
+    """
+    plan = encoder.plan(sampled.clip, options)
+    video_part = plan if options.prompt is None else encoder.plan(sampled.clip, replace(options, prompt=None))
+    limit = context_limit if context_limit is not None else model_context_limit(encoder)
+    return BudgetReport(
+        source=sampled.source,
+        model=encoder.source.name,
+        frames=_sampled_frames(sampled.selection, plan),
+        frame_size=plan.frame_size,
+        token_grid_thw=plan.token_grid_thw,
+        video_grid_thw=plan.video_grid_thw,
+        factors=_factors(sampled, plan),
+        total_tokens=plan.total_tokens,
+        separator_tokens=video_part.layout.sequence_length - plan.total_tokens,
+        text_tokens=plan.layout.sequence_length - video_part.layout.sequence_length,
+        context_limit=limit,
+        rates=tuple(_rate_budget(plan, q, limit) for q in rates),
+        notes=(*sampled.warnings, *sampled.selection.notes, *plan.notes),
+    )
+
+
+def model_context_limit(encoder: VideoEncoder) -> int | None:
+    """``max_position_embeddings`` of the language model, or None for a plain encoder."""
+    config = encoder.source.config
+    text = config.get("text_config") or config.get("llm_config") or config
+    limit = text.get("max_position_embeddings") if encoder.has_language_model else None
+    return int(limit) if limit else None
+
+
+def _rate_budget(plan: EncodePlan, q: float, limit: int | None) -> RateBudget:
+    q, length = check_pruning_rate(q), plan.sequence_length(q)
+    return RateBudget(
+        q=q,
+        retained_tokens=plan.retained_tokens(q),
+        exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw[0], q),
+        sequence_length=length,
+        context_share=None if limit is None else length / limit,
+    )
+
+
+def _sampled_frames(selection: FrameSelection, plan: EncodePlan) -> tuple[SampledFrame, ...]:
+    told = np.repeat(plan.prompt_seconds, plan.temporal_patch_size)[: len(selection.frame_indices)]
+    rows = zip(selection.frame_indices.tolist(), selection.pts_seconds.tolist(), told.tolist(), strict=True)
+    return tuple(SampledFrame(*row) for row in rows)
+
+
+def _factors(sampled: Sampled, plan: EncodePlan) -> tuple[str, ...]:
+    """The token count, factor by factor."""
+    selection, source = sampled.selection, sampled.source
+    num_sampled = len(selection.frame_indices)
+    num_frames, height, width = plan.token_grid_thw
+    rule = (
+        f"{selection.requested_fps:g} fps"
+        if selection.rule == "fps"
+        else f"{selection.requested_num_frames} frames asked"
+    )
+    bound = ", max_frames bound" if selection.max_frames_bound else ""
+    lines = [
+        f"{source.num_frames:,} frames in {source.duration_seconds:.2f} s: {num_sampled} sampled ({rule}{bound})",
+        f"resize {source.width}x{source.height} to {plan.frame_size[1]}x{plan.frame_size[0]}",
+    ]
+    if plan.temporal_patch_size > 1:
+        lines.append(f"temporal patch {plan.temporal_patch_size}: {num_sampled} frames become {num_frames}")
+    _, grid_h, grid_w = plan.model_grid_thw
+    if (grid_h, grid_w) != (height, width):
+        lines.append(f"patches {grid_h} x {grid_w}, merged {plan.spatial_merge_size} x {plan.spatial_merge_size}")
+    lines.append(f"{num_frames} x {height} x {width} = {plan.total_tokens:,} video tokens")
+    return tuple(lines)
+
+
+def read_manifest(path: str) -> list[str]:
+    """The videos named in a text file, one a line; blank lines and lines that begin with # are left out.
+
+    Raises:
+        UsageError: a file that cannot be read, or names nothing.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Invalid manifest {path}: it cannot be read ({error}). Expected one video a line.") from error
+    videos = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not videos:
+        raise UsageError(f"Invalid manifest {path}: it names no video. Expected one a line.")
+    return videos

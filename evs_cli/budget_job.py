@@ -1,0 +1,136 @@
+"""``plan`` and ``fit`` over files, a manifest or numbers alone: one model, no weights, no pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evs_cli.budget import (
+    BudgetReport,
+    NumbersRequest,
+    budget,
+    model_context_limit,
+    read_manifest,
+    sample_file,
+    sample_numbers,
+)
+from evs_cli.encoders.base import VideoEncoder
+from evs_cli.encoders.registry import open_encoder
+from evs_cli.errors import BudgetError, EvsError, UsageError
+from evs_cli.fit import FitReport, FitRequest, Resample, fit
+from evs_cli.session import SessionRequest, opened
+from evs_cli.video.info import probe_video
+
+Subject = str | NumbersRequest
+"""A video: a path (``-`` for standard input), or numbers."""
+
+
+def subjects_of(videos: Sequence[str], manifest: str | None, numbers: NumbersRequest | None) -> list[Subject]:
+    """What to plan: files, the files of a manifest, or numbers.
+
+    Raises:
+        UsageError: nothing, or numbers beside files.
+    """
+    subjects: list[Subject] = [*videos, *(read_manifest(manifest) if manifest is not None else [])]
+    if numbers is not None and subjects:
+        raise UsageError("Numbers (--frames, --height, --width, --duration) and videos exclude each other. Give one.")
+    if numbers is not None:
+        return [numbers]
+    if not subjects:
+        raise UsageError("No video is given. Expected VIDEO, --manifest, or --height and --width with --frames.")
+    return subjects
+
+
+def numbers_of(
+    frames: int | None, height: int | None, width: int | None, duration: float | None, source_fps: float | None
+) -> NumbersRequest | None:
+    """The numbers of the options, or None where none is given.
+
+    Raises:
+        UsageError: a height without a width, or other numbers without both.
+    """
+    if all(value is None for value in (frames, height, width, duration, source_fps)):
+        return None
+    if height is None or width is None:
+        raise UsageError("A video from numbers needs its size. Expected --height and --width beside the others.")
+    if source_fps is None:
+        return NumbersRequest(height, width, frames, duration)
+    return NumbersRequest(height, width, frames, duration, source_fps)
+
+
+@dataclass(frozen=True)
+class BudgetOutcome:
+    """What became of one video of a plan."""
+
+    name: str
+    report: BudgetReport | None = None
+    error: EvsError | None = None
+
+
+class BudgetJob:
+    """One model, and what it makes of videos before they are encoded.
+
+    Raises:
+        ModelError: no such model, or an unknown family.
+        UsageError: an option without meaning for the model.
+    """
+
+    def __init__(self, request: SessionRequest) -> None:
+        self.request = request
+        self.encoder: VideoEncoder = open_encoder(
+            request.model, revision=request.revision, trust_remote_code=request.trust_remote_code
+        )
+        self.encoder.check_options(request.options)
+
+    def plan(self, subjects: Sequence[Subject], rates: Sequence[float], context: int | None) -> Iterator[BudgetOutcome]:
+        """A report a video; a video that fails is an outcome with an error where there are several."""
+        for subject in subjects:
+            try:
+                sampled = self._resample(subject)(self.request.sampling)
+                report = budget(sampled, self.encoder, self.request.options, rates, context_limit=context)
+                yield BudgetOutcome(sampled.source.name, report)
+            except EvsError as error:
+                if len(subjects) == 1:
+                    raise
+                yield BudgetOutcome(str(subject), error=error)
+
+    def fit(self, subject: Subject, request: FitRequest) -> FitReport:
+        """How one video fits a budget; a file is scanned once, however many samplings are tried."""
+        resample = self._resample(subject)
+        sampling = self.request.sampling
+        return fit(resample(sampling), self.encoder, sampling, self.request.options, request, resample)
+
+    def _resample(self, subject: Subject) -> Resample:
+        if isinstance(subject, NumbersRequest):
+            return lambda sampling: sample_numbers(subject, sampling, self.encoder)
+        with opened(subject) as source:
+            video = probe_video(source)
+        return lambda sampling: sample_file(subject, video, sampling, self.encoder)
+
+
+def require_fit(reports: Sequence[BudgetReport], context: int | None) -> None:
+    """Raise ``BudgetError`` if a video exceeds ``--context`` at every rate asked for.
+
+    Where no context was asked for, nothing is refused.
+    """
+    if context is None:
+        return
+    for report in reports:
+        shortest = min(rate.sequence_length for rate in report.rates)
+        if shortest > context:
+            raise BudgetError(
+                f"{report.source.name} does not fit {context:,} tokens: its sequence is {shortest:,} at the highest "
+                "rate asked.",
+                hint=f"evs fit with --context {context} finds a rate that does.",
+            )
+
+
+def fit_request(encoder: VideoEncoder, context: int | None, max_tokens: int | None, reserve: int) -> FitRequest:
+    """The budget of the options, by default the model's own context limit.
+
+    Raises:
+        UsageError: neither, and a model whose limit is not known.
+    """
+    if context is None and max_tokens is None:
+        context = model_context_limit(encoder)
+    return FitRequest(context=context, max_tokens=max_tokens, reserve=reserve)

@@ -1,0 +1,45 @@
+"""``evs fit``: how to make a video fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evs_cli.cli import options as o
+from evs_cli.cli.shared import with_output, with_source
+from evs_cli.console import Sink
+
+EXAMPLES = (
+    "evs fit samples/crossing.mp4 --context 4096 --reserve 512",
+    "evs fit --frames 64 --height 448 --width 448 --duration 60 --max-tokens 8192 --json",
+)
+
+
+@with_output
+@with_source
+def command(
+    request: dict[str, Any],
+    sink: Sink,
+    video: o.OptionalVideo = None,
+    context: o.Context = None,
+    max_tokens: o.MaxTokens = None,
+    reserve: o.Reserve = 0,
+    frames: o.Frames = None,
+    height: o.Height = None,
+    width: o.Width = None,
+    duration: o.Duration = None,
+    source_fps: o.SourceFps = None,
+) -> None:
+    """Find the smallest pruning rate at which a video fits, and the other ways to make it fit.
+
+    Each choice comes with the line that does it. Nothing is decoded and no weight is loaded.
+    """
+    with sink.progress() as progress:
+        progress.stage("plan")
+        from evs_cli.api import make_request
+        from evs_cli.budget_job import BudgetJob, fit_request, numbers_of, subjects_of
+        from evs_cli.report.budget import render_fit
+
+        numbers = numbers_of(frames, height, width, duration, source_fps)
+        (subject,) = subjects_of([] if video is None else [video], None, numbers)
+        job = BudgetJob(make_request(**request))
+        render_fit(job.fit(subject, fit_request(job.encoder, context, max_tokens, reserve)), sink)

@@ -1,0 +1,47 @@
+"""``evs plan``: what videos will cost, before anything is decoded or loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evs_cli.cli import options as o
+from evs_cli.cli.shared import with_output, with_source
+from evs_cli.cli.values import plan_rates
+from evs_cli.console import Sink
+
+EXAMPLES = (
+    "evs plan samples/crossing.mp4",
+    "evs plan samples/pan.mp4 samples/cuts.mp4 --q 0,0.5,0.9 --json",
+    "evs plan --frames 32 --height 448 --width 448 --duration 60 --context 8192",
+)
+
+
+@with_output
+@with_source
+def command(
+    request: dict[str, Any],
+    sink: Sink,
+    videos: o.OptionalVideos = None,
+    manifest: o.Manifest = None,
+    q: o.PlanRates = None,
+    keep: o.Keep = None,
+    context: o.Context = None,
+    frames: o.Frames = None,
+    height: o.Height = None,
+    width: o.Width = None,
+    duration: o.Duration = None,
+    source_fps: o.SourceFps = None,
+) -> None:
+    """Count a video's tokens exactly, from the file's facts and the model's configuration alone.
+
+    Prints the sampled frames, every factor of the count and the sequence length at each rate. No pixel is decoded.
+    """
+    with sink.progress() as progress:
+        progress.stage("plan")
+        from evs_cli.api import make_request
+        from evs_cli.budget_job import BudgetJob, numbers_of, subjects_of
+        from evs_cli.report.budget import render_plan
+
+        subjects = subjects_of(videos or [], manifest, numbers_of(frames, height, width, duration, source_fps))
+        job = BudgetJob(make_request(**request))
+        render_plan(job.plan(subjects, plan_rates(q, keep, job.encoder), context), sink, context)

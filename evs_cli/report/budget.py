@@ -1,0 +1,183 @@
+"""Plans and fits for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evs_cli.budget_job import require_fit
+from evs_cli.report import records
+from evs_cli.report.render import SomeVideosFailedError
+from evs_cli.report.tables import summary_grid
+
+if TYPE_CHECKING:
+    from evs_cli.budget import BudgetReport
+    from evs_cli.budget_job import BudgetOutcome
+    from evs_cli.console import Sink
+    from evs_cli.fit import FitChoice, FitReport
+
+_SHOWN_FRAMES = 8
+
+
+def render_plan(outcomes: Iterable[BudgetOutcome], sink: Sink, context: int | None) -> None:
+    """Show each plan as it comes, a total where there are several, then refuse what does not fit.
+
+    Raises:
+        SomeVideosFailedError: one of several videos failed.
+        BudgetError: a video exceeds ``context`` at every rate asked for.
+    """
+    reports: list[BudgetReport] = []
+    failed: list[str] = []
+    documents: list[dict[str, Any]] = []
+    for outcome in outcomes:
+        if outcome.report is None:
+            assert outcome.error is not None
+            failed.append(outcome.name)
+            sink.error(outcome.error.message, outcome.error.hint)
+            documents.append({"video": outcome.name, "error": outcome.error.message})
+            continue
+        reports.append(outcome.report)
+        documents.append(plan_record(outcome.report))
+        if sink.style.format == "table":
+            for note in outcome.report.notes:
+                sink.notice(f"{outcome.report.source.name}: {note}")
+            sink.result(_plan_view(outcome.report))
+    if sink.style.format == "json":
+        sink.json({"schema_version": records.SCHEMA_VERSION, "videos": documents, "totals": _totals(reports)})
+    elif sink.style.format == "csv":
+        sink.text(records.to_csv([row for report in reports for row in _csv_rows(report)]))
+    elif len(reports) > 1:
+        sink.result(_totals_view(reports, is_terminal=sink.is_terminal))
+    require_fit(reports, context)
+    if failed:
+        raise SomeVideosFailedError(f"{len(failed)} of {len(failed) + len(reports)} videos failed: {', '.join(failed)}")
+
+
+def plan_record(report: BudgetReport) -> dict[str, Any]:
+    """The JSON record of one plan."""
+    record = asdict(report)
+    return {
+        "video": report.source.path or report.source.name,
+        **record,
+        "unpruned_sequence_length": report.unpruned_sequence_length,
+    }
+
+
+def _plan_view(report: BudgetReport) -> RenderableType:
+    grid = summary_grid()
+    for index, factor in enumerate(report.factors):
+        grid.add_row("count" if index == 0 else "", factor)
+    grid.add_row("frames", _frames_text(report))
+    grid.add_row(
+        "tokens",
+        f"{report.total_tokens:,} video + {report.separator_tokens:,} separators + {report.text_tokens:,} text = "
+        f"{report.unpruned_sequence_length:,} ids",
+    )
+    for rate in report.rates:
+        exact = rate.exact_retained_tokens
+        note = "" if exact == rate.retained_tokens else f" ({exact:,} in exact decimals)"
+        share = "" if rate.context_share is None else f", {rate.context_share:.1%} of {report.context_limit:,}"
+        over = ": does not fit" if rate.context_share is not None and rate.context_share > 1 else ""
+        grid.add_row(
+            f"q = {rate.q:g}",
+            f"{rate.retained_tokens:,} video tokens{note}, sequence {rate.sequence_length:,}{share}{over}",
+        )
+    return Group(Text(f"{report.source.name}  ({report.model})", style="bold"), grid)
+
+
+def _frames_text(report: BudgetReport) -> str:
+    """``index at seconds`` of the first and last sampled frames."""
+    shown = [f"{frame.index} at {frame.pts_seconds:.2f} s" for frame in report.frames]
+    if len(shown) > _SHOWN_FRAMES:
+        half = _SHOWN_FRAMES // 2
+        shown = [*shown[:half], "…", *shown[-half:]]
+    return ", ".join(shown)
+
+
+def _totals(reports: list[BudgetReport]) -> list[dict[str, Any]]:
+    """Sums over the videos at each rate."""
+    rates = {rate.q: 0 for report in reports for rate in report.rates}
+    return [
+        {
+            "q": q,
+            "retained_tokens": sum(r.retained_tokens for report in reports for r in report.rates if r.q == q),
+            "sequence_length": sum(r.sequence_length for report in reports for r in report.rates if r.q == q),
+        }
+        for q in rates
+    ]
+
+
+def _totals_view(reports: list[BudgetReport], *, is_terminal: bool) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
+    for heading in ("q", "video tokens", "sequence"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for total in _totals(reports):
+        table.add_row(f"{total['q']:g}", f"{total['retained_tokens']:,}", f"{total['sequence_length']:,}")
+    return Group(Text(f"all {len(reports)} videos", style="bold"), table)
+
+
+def _csv_rows(report: BudgetReport) -> list[dict[str, Any]]:
+    return [
+        {
+            "video": report.source.path or report.source.name,
+            "model": report.model,
+            "num_sampled_frames": len(report.frames),
+            "total_tokens": report.total_tokens,
+            "separator_tokens": report.separator_tokens,
+            "text_tokens": report.text_tokens,
+            "context_limit": report.context_limit,
+            **asdict(rate),
+        }
+        for rate in report.rates
+    ]
+
+
+def render_fit(report: FitReport, sink: Sink) -> None:
+    """Show what fits, the present sampling first."""
+    if sink.style.format == "json":
+        sink.json({"schema_version": records.SCHEMA_VERSION, **asdict(report)})
+    elif sink.style.format == "csv":
+        choices = [choice for choice in (report.present, *report.others) if choice is not None]
+        sink.text(records.to_csv([_fit_row(choice) for choice in choices]))
+    else:
+        sink.result(_fit_view(report, is_terminal=sink.is_terminal))
+
+
+def _fit_row(choice: FitChoice) -> dict[str, Any]:
+    row = asdict(choice)
+    row["frame_height"], row["frame_width"] = row.pop("frame_size")
+    return row
+
+
+def _fit_view(report: FitReport, *, is_terminal: bool) -> RenderableType:
+    if report.present is None:
+        head = f"No rate up to 0.95 fits {report.budget:,} tokens at the present sampling; these do:"
+    elif report.present.q == 0:
+        head = f"It fits {report.budget:,} tokens without pruning ({report.unpruned_sequence_length:,})."
+    else:
+        head = (
+            f"q = {report.present.q:g} fits {report.budget:,} tokens: {report.unpruned_sequence_length:,} ids become "
+            f"{report.present.sequence_length:,}."
+        )
+    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
+    for heading in ("q", "frames", "size", "video tokens", "sequence"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("line to run", overflow="fold")
+    for choice in (report.present, *report.others):
+        if choice is not None:
+            table.add_row(
+                f"{choice.q:g}",
+                f"{choice.num_sampled_frames}",
+                f"{choice.frame_size[1]}x{choice.frame_size[0]}",
+                f"{choice.retained_tokens:,}",
+                f"{choice.sequence_length:,}",
+                choice.command,
+            )
+    note = "The present sampling first, then least pruning, most frames, largest frames."
+    return Group(Text(f"{report.name}  ({report.model})", style="bold"), Text(head), table, Text(note, style="dim"))
