@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evs_cli import artifact
+from evs_cli.budget import model_context_limit
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.session import Session, SessionRequest
@@ -60,18 +61,22 @@ def prune_video(
     return pruned
 
 
-def sweep_video(video: VideoSource, rates: Sequence[float], **request: Any) -> list[SweepRow]:
+def sweep_video(
+    video: VideoSource, rates: Sequence[float], *, with_quality: bool = False, **request: Any
+) -> list[SweepRow]:
     """Encode one video once and tell what each rate keeps.
 
     Args:
         video: a path or a seekable binary file object.
         rates: pruning rates, each ``0 <= q < 1``.
+        with_quality: whether to measure coverage and drift at each rate.
         **request: as for ``prune_video``.
     """
     for q in rates:
         check_pruning_rate(q)
     session = Session(make_request(**request))
-    return sweep(session.encode(video), rates, session.rule)
+    limit = model_context_limit(session.encoder)
+    return sweep(session.encode(video), rates, session.rule, context_limit=limit, with_quality=with_quality)
 
 
 def make_request(**request: Any) -> SessionRequest:

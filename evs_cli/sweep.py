@@ -6,17 +6,20 @@ twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from evs_cli.budget import model_context_limit
 from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
-from evs_cli.errors import UsageError
+from evs_cli.errors import EvsError, UsageError
 
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
+    from evs_cli.core.retention import Retention
     from evs_cli.encoded_video import EncodedVideo
     from evs_cli.progress import Progress
+    from evs_cli.quality import Quality
     from evs_cli.session import SessionRequest
 
 _MAX_RATES = 1000
@@ -37,44 +40,171 @@ class SweepRow:
     """Length of ``input_ids``."""
     empty_frames: int
     """Frames that keep no token."""
+    longest_empty_run: int
+    """Most frames in a row that keep no token."""
     dissimilarity_kept: float
     """Share of the total dissimilarity outside frame 0 that is kept, in [0, 1]."""
     noise_tokens: int
     """Kept tokens outside frame 0 whose dissimilarity is within rounding of zero."""
+    noise_share: float
+    """Share of the tokens kept outside frame 0 that are noise, in [0, 1]; 0 where none are kept."""
+    context_share: float | None
+    """Sequence length over the model's context limit; None for a plain encoder."""
+    is_knee: bool = False
+    """Whether this rate is the knee: farthest above the line from the first rate's change kept to the last's."""
+    quality: Quality | None = None
+    """Coverage and drift, where they were asked for."""
 
 
-def sweep(encoded: EncodedVideo, rates: Sequence[float], rule: RetentionRule | None = None) -> list[SweepRow]:
+def sweep(
+    encoded: EncodedVideo,
+    rates: Sequence[float],
+    rule: RetentionRule | None = None,
+    *,
+    context_limit: int | None = None,
+    with_quality: bool = False,
+) -> list[SweepRow]:
     """A row a rate, in the order given; by EVS unless ``rule`` says otherwise.
+
+    Args:
+        encoded: the video.
+        rates: rates, each ``0 <= q < 1``.
+        rule: how tokens are chosen.
+        context_limit: longest sequence of the model, where it has one.
+        with_quality: whether to measure coverage and drift too, which reads the embeddings once a rate.
 
     Raises:
         UsageError: a rate outside [0, 1).
     """
     from evs_cli.core.methods import RetentionRule
 
-    plan = encoded.actual
-    num_frames, height, width = plan.token_grid_thw
-    return [
-        SweepRow(
-            q=retention.q,
-            retained_tokens=retention.retained_tokens,
-            exact_retained_tokens=exact_retained_tokens_count(height * width, num_frames, retention.q),
-            retained_share=retention.retained_tokens / plan.total_tokens,
-            sequence_length=plan.layout.sequence_length - plan.total_tokens + retention.retained_tokens,
-            empty_frames=retention.empty_frames,
-            dissimilarity_kept=retention.dissimilarity_kept,
-            noise_tokens=retention.noise_tokens,
-        )
+    rows = [
+        _row(encoded, retention, context_limit, with_quality)
         for retention in (rule or RetentionRule()).sweep(encoded.ranking, list(rates))
     ]
+    knee = knee_of([(row.q, row.dissimilarity_kept) for row in rows])
+    return rows if knee is None else [replace(row, is_knee=index == knee) for index, row in enumerate(rows)]
 
 
-def sweep_named(video: str, rates: Sequence[float], request: SessionRequest, progress: Progress) -> list[SweepRow]:
-    """Encode a video named on the command line (``-`` is standard input) once, and a row a rate."""
+def _row(encoded: EncodedVideo, retention: Retention, context_limit: int | None, with_quality: bool) -> SweepRow:
+    plan = encoded.actual
+    num_frames, height, width = plan.token_grid_thw
+    retained = retention.retained_tokens
+    quota = retained - plan.tokens_per_frame
+    length = plan.layout.sequence_length - plan.total_tokens + retained
+    quality = None
+    if with_quality:
+        from evs_cli.quality import measure_quality
+
+        quality = measure_quality(encoded.levels[0], retention.retention_mask)
+    return SweepRow(
+        q=retention.q,
+        retained_tokens=retained,
+        exact_retained_tokens=exact_retained_tokens_count(height * width, num_frames, retention.q),
+        retained_share=retained / plan.total_tokens,
+        sequence_length=length,
+        empty_frames=retention.empty_frames,
+        longest_empty_run=retention.longest_empty_run,
+        dissimilarity_kept=retention.dissimilarity_kept,
+        noise_tokens=retention.noise_tokens,
+        noise_share=retention.noise_tokens / quota if quota else 0.0,
+        context_share=None if context_limit is None else length / context_limit,
+        quality=quality,
+    )
+
+
+def knee_of(points: Sequence[tuple[float, float]]) -> int | None:
+    """Index of the point farthest above the line from the first to the last, x ascending; None where none is.
+
+    Up to the knee of a curve that falls, a step in x costs less than it does on the average.
+    """
+    if len(points) < 3:
+        return None
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    heights = [y - (y0 + (y1 - y0) * (x - x0) / (x1 - x0)) for x, y in points] if x1 > x0 else [0.0]
+    best = max(range(len(heights)), key=heights.__getitem__)
+    return best if heights[best] > 1e-9 else None
+
+
+@dataclass(frozen=True)
+class SweepOutcome:
+    """What became of one video with one model."""
+
+    video: str
+    model: str
+    rows: tuple[SweepRow, ...] = ()
+    error: EvsError | None = None
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """Videos and models to sweep."""
+
+    videos: tuple[str, ...]
+    requests: tuple[SessionRequest, ...]
+    """One a model."""
+    rates: tuple[float, ...]
+    with_quality: bool = False
+
+
+def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
+    """Encode each video once a model. A video that fails is an outcome with an error where there are several.
+
+    Raises:
+        ModelError, UsageError: what concerns a model and all its videos.
+    """
     from evs_cli.session import Session, opened
 
-    session = Session(request, progress)
-    with opened(video) as source:
-        return sweep(session.encode(source), rates, session.rule)
+    for request in job.requests:
+        session = Session(request, progress)
+        limit = model_context_limit(session.encoder)
+        for video in job.videos:
+            try:
+                with opened(video) as source:
+                    encoded = session.encode(source)
+                rows = sweep(encoded, job.rates, session.rule, context_limit=limit, with_quality=job.with_quality)
+                yield SweepOutcome(video, request.model, tuple(rows))
+            except EvsError as error:
+                if len(job.videos) == 1:
+                    raise
+                yield SweepOutcome(video, request.model, error=error)
+
+
+@dataclass(frozen=True)
+class SweepSummary:
+    """One rate of one model over several videos."""
+
+    model: str
+    q: float
+    num_videos: int
+    retained_tokens: int
+    """Sum over the videos."""
+    sequence_length: int
+    """Sum over the videos."""
+    empty_frames: int
+    """Sum over the videos."""
+    dissimilarity_kept: float
+    """Mean over the videos."""
+
+
+def summarise(outcomes: Sequence[SweepOutcome]) -> list[SweepSummary]:
+    """A row a model and rate over the videos that were encoded."""
+    groups: dict[tuple[str, float], list[SweepRow]] = {}
+    for outcome in outcomes:
+        for row in outcome.rows:
+            groups.setdefault((outcome.model, row.q), []).append(row)
+    return [
+        SweepSummary(
+            model=model,
+            q=q,
+            num_videos=len(rows),
+            retained_tokens=sum(row.retained_tokens for row in rows),
+            sequence_length=sum(row.sequence_length for row in rows),
+            empty_frames=sum(row.empty_frames for row in rows),
+            dissimilarity_kept=sum(row.dissimilarity_kept for row in rows) / len(rows),
+        )
+        for (model, q), rows in groups.items()
+    ]
 
 
 def parse_rates(text: str) -> list[float]:

@@ -38,6 +38,16 @@ Model = Annotated[
         rich_help_panel=_INPUT,
     ),
 ]
+Models = Annotated[
+    list[str],
+    typer.Option(
+        "--model",
+        envvar="EVS_MODEL",
+        help="A folder, a Hugging Face id, or a short name; may be given twice to compare.",
+        autocompletion=_static(*_MODELS),
+        rich_help_panel=_INPUT,
+    ),
+]
 Revision = Annotated[
     str | None,
     typer.Option("--revision", help="Branch, tag or commit of the model on the hub.", rich_help_panel=_INPUT),
@@ -188,6 +198,18 @@ MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Longest pro
 Reserve = Annotated[
     int,
     typer.Option("--reserve", help="Tokens of the context kept for the answer.", rich_help_panel=_BUDGET),
+]
+Quality = Annotated[
+    bool,
+    typer.Option(
+        "--quality",
+        help="Measure coverage (cosine of a dropped token with the last kept at its place) and drift.",
+        rich_help_panel=_PRUNING,
+    ),
+]
+Plot = Annotated[
+    str | None,
+    typer.Option("--plot", help="Draw the curves: .png, .svg or .pdf, with a .csv beside.", rich_help_panel=_OUTPUT),
 ]
 ScoreDtype = Annotated[
     str | None,

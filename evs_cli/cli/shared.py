@@ -79,12 +79,20 @@ def with_source(command: Command) -> Command:
 
 def with_model(command: Command) -> Command:
     """Give a command the options of a model run; it receives them as ``request``, keywords of ``make_request``."""
+    return _with_run(command, _SOURCE)
 
+
+def with_models(command: Command) -> Command:
+    """As ``with_model``, but ``--model`` may be given again: ``model`` is a list in ``request``."""
+    return _with_run(command, {**_SOURCE, "model": (o.Models, ["dinov2-small"])})
+
+
+def _with_run(command: Command, source: dict[str, tuple[Any, Any]]) -> Command:
     def call(**values: Any) -> None:
-        request = {name: values.pop(name) for name in (*_SOURCE, *_RUN)}
+        request = {name: values.pop(name) for name in (*source, *_RUN)}
         command(**values, request=request)
 
-    return _with_signature(call, command, "request", before=_SOURCE, behind=_RUN)
+    return _with_signature(call, command, "request", before=source, behind=_RUN)
 
 
 def _with_signature(

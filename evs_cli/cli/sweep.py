@@ -5,29 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_model, with_output
+from evs_cli.cli.shared import with_models, with_output
 from evs_cli.console import Sink
 
 EXAMPLES = (
     "evs sweep samples/crossing.mp4 --q 0:0.9:0.1",
-    "evs sweep samples/slides.mp4 --q 0.5,0.9,0.95 --format csv",
+    "evs sweep samples/slides.mp4 --q 0.5,0.9,0.95 --quality --format csv",
+    "evs sweep samples/pan.mp4 samples/cuts.mp4 --plot sweep.png",
 )
 
 
 @with_output
-@with_model
-def command(video: o.Video, request: dict[str, Any], sink: Sink, q: o.Rates = "0:0.9:0.1") -> None:
-    """Encode a video once and tell what each pruning rate keeps and loses.
+@with_models
+def command(
+    request: dict[str, Any],
+    sink: Sink,
+    videos: o.Videos,
+    q: o.Rates = "0:0.9:0.1",
+    quality: o.Quality = False,
+    plot: o.Plot = None,
+    force: o.Force = False,
+) -> None:
+    """Encode videos once and tell what each pruning rate keeps, costs and loses.
 
-    "change kept" is the share of all dissimilarity outside frame 0 that the kept tokens hold.
-
-    "noise tokens" are kept although they differ from the frame before by no more than rounding.
+    "change kept" is the share of all dissimilarity outside frame 0 that the kept tokens hold; "knee" marks the rate
+    farthest above the straight line from the first to the last. "noise" is the share of the tokens kept outside frame 0
+    that differ from the frame before by no more than rounding.
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.api import make_request
-        from evs_cli.report.render import render_sweep
-        from evs_cli.sweep import parse_rates, sweep_named
+        from pathlib import Path
 
-        rows = sweep_named(video, parse_rates(q), make_request(**request), progress)
-        render_sweep(video, request["model"], rows, sink)
+        from evs_cli.api import make_request
+        from evs_cli.report.plot import check_plot_path
+        from evs_cli.report.sweep import render_sweeps
+        from evs_cli.sweep import SweepJob, parse_rates, run_sweep
+
+        rates = parse_rates(q)
+        picture = None if plot is None else Path(plot)
+        if picture is not None:
+            check_plot_path(picture, overwrite=force)
+        models = request.pop("model")
+        requests = [make_request(model=model, **request) for model in models]
+        job = SweepJob(tuple(videos), tuple(requests), tuple(rates), with_quality=quality)
+        render_sweeps(run_sweep(job, progress), sink, picture)

@@ -45,6 +45,15 @@ class Retention:
         """Frames that keep no token at all; their separators stay in the sequence."""
         return int((self.num_tokens_per_frame == 0).sum())
 
+    @property
+    def longest_empty_run(self) -> int:
+        """Most frames in a row that keep no token."""
+        longest = current = 0
+        for count in self.num_tokens_per_frame.tolist():
+            current = 0 if count else current + 1
+            longest = max(longest, current)
+        return longest
+
     @cached_property
     def token_thw(self) -> torch.Tensor:
         """(K, 3) int32, the original (t, h, w) place of each kept token, in the original order."""

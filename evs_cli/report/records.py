@@ -8,14 +8,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoded_video import ClipPlan
     from evs_cli.prune_job import PruneOutcome
-    from evs_cli.sweep import SweepRow
 
 SCHEMA_VERSION = 1
 PRINTABLE = ("ids", "embeddings")
@@ -106,11 +104,6 @@ def printed_parts(pruned: PrunedVideo, printed: Sequence[str]) -> dict[str, Any]
 def prune_document(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The JSON document of ``evs prune``."""
     return {"schema_version": SCHEMA_VERSION, "videos": list(records)}
-
-
-def sweep_document(video: str, model: str, rows: Sequence[SweepRow]) -> dict[str, Any]:
-    """The JSON document of ``evs sweep``."""
-    return {"schema_version": SCHEMA_VERSION, "video": video, "model": model, "rows": [asdict(row) for row in rows]}
 
 
 def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from evs_cli.errors import EvsError
 from evs_cli.report import records, tables
 
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
     from evs_cli.console import Sink
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.prune_job import PruneOutcome
-    from evs_cli.sweep import SweepRow
 
 
 class SomeVideosFailedError(EvsError):
@@ -85,17 +82,6 @@ def render_show(path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[st
         sink.text(records.to_csv(records.frame_rows(video, pruned)))
     else:
         sink.result(tables.pruned_summary(f"{path}  ({video}, {model.get('id')})", pruned, record))
-
-
-def render_sweep(video: str, model: str, rows: Sequence[SweepRow], sink: Sink) -> None:
-    """Show a sweep."""
-    if sink.style.format == "json":
-        sink.json(records.sweep_document(video, model, rows))
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv([asdict(row) for row in rows]))
-    else:
-        sink.result(Text(f"{video}  ({model})", style="bold"))
-        sink.result(tables.sweep_table(rows, is_terminal=sink.is_terminal))
 
 
 def size_text(size_bytes: int) -> str:

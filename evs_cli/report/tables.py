@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoded_video import ClipPlan
     from evs_cli.encoders.registry import Family
-    from evs_cli.sweep import SweepRow
 
 _BARS = "▁▂▃▄▅▆▇█"
 _EMPTY_BAR = "·"
@@ -101,24 +100,6 @@ def plan_summary(title: str, plan: ClipPlan, q: float, output: str | None, *, is
     grid.add_row("sequence", f"{encode.sequence_length():,} ids before, {most}{encode.sequence_length(q):,} after")
     grid.add_row("output", output or "none (print only)")
     return Group(Text(title, style="bold"), grid)
-
-
-def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool) -> Table:
-    """A row a rate."""
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
-    for heading in ("q", "tokens", "share", "sequence", "empty frames", "change kept", "noise tokens"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            f"{row.q:g}",
-            f"{row.retained_tokens:,}",
-            f"{row.retained_share:.1%}",
-            f"{row.sequence_length:,}",
-            f"{row.empty_frames}",
-            f"{row.dissimilarity_kept:.1%}",
-            f"{row.noise_tokens:,}",
-        )
-    return table
 
 
 def families_table(families: Sequence[Family], *, is_terminal: bool) -> Table:

@@ -1,0 +1,150 @@
+"""Sweeps for people and for programs: a row a rate, a curve in the terminal, a picture with its numbers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from evs_cli.report import records
+from evs_cli.report.render import SomeVideosFailedError
+from evs_cli.sweep import SweepOutcome, summarise
+
+if TYPE_CHECKING:
+    from evs_cli.console import Sink
+    from evs_cli.sweep import SweepRow, SweepSummary
+
+_CURVE_WIDTH = 20
+
+
+def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | None = None) -> None:
+    """Show each sweep as it comes, a summary over several videos, and draw them where ``plot`` says.
+
+    Raises:
+        SomeVideosFailedError: one of several videos failed.
+        ArtifactError: the picture cannot be written.
+    """
+    done: list[SweepOutcome] = []
+    failed: list[str] = []
+    for outcome in outcomes:
+        if outcome.error is not None:
+            failed.append(outcome.video)
+            sink.error(outcome.error.message, outcome.error.hint)
+            continue
+        done.append(outcome)
+        if sink.style.format == "table":
+            sink.result(Text(f"{outcome.video}  ({outcome.model})", style="bold"))
+            sink.result(sweep_table(outcome.rows, is_terminal=sink.is_terminal))
+    is_single = len(done) == 1 and not failed
+    if sink.style.format == "json":
+        sink.json(_single_document(done[0]) if is_single else _document(done, failed))
+    elif sink.style.format == "csv":
+        sink.text(records.to_csv(_csv_rows(done, is_single=is_single)))
+    elif not is_single and len({outcome.video for outcome in done}) > 1:
+        sink.result(Text("all videos", style="bold"))
+        sink.result(_summary_table(summarise(done), is_terminal=sink.is_terminal))
+    if plot is not None and done:
+        from evs_cli.report.plot import save_sweep_plot
+
+        table = save_sweep_plot(done, plot, records.to_csv(_csv_rows(done, is_single=False)))
+        sink.status(f"wrote {plot} and {table}")
+    if failed:
+        raise SomeVideosFailedError(f"{len(failed)} of {len(failed) + len(done)} sweeps failed: {', '.join(failed)}")
+
+
+def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool) -> Table:
+    """A row a rate, with the change kept as a curve; columns without values are left out."""
+    has_context = any(row.context_share is not None for row in rows)
+    has_quality = any(row.quality is not None for row in rows)
+    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
+    headings = ["q", "tokens", "share", "sequence"]
+    headings += ["context"] if has_context else []
+    headings += ["empty frames", "in a row", "noise", "change kept"]
+    headings += ["coverage", "p5", "drift a frame"] if has_quality else []
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for row in rows:
+        cells = [f"{row.q:g}", f"{row.retained_tokens:,}", f"{row.retained_share:.1%}", f"{row.sequence_length:,}"]
+        cells += [_percent(row.context_share)] if has_context else []
+        cells += [str(row.empty_frames), str(row.longest_empty_run), f"{row.noise_share:.1%}"]
+        cells += [f"{row.dissimilarity_kept:.1%}"]
+        cells += _quality_cells(row) if has_quality else []
+        table.add_row(*cells, curve(row.dissimilarity_kept) + ("  knee" if row.is_knee else ""))
+    return table
+
+
+def curve(share: float) -> str:
+    """A bar of ``share`` in [0, 1], in eighths of a character."""
+    eighths = round(share * _CURVE_WIDTH * 8)
+    whole, part = divmod(eighths, 8)
+    return "█" * whole + (" ▏▎▍▌▋▊▉"[part] if part else "")
+
+
+def _quality_cells(row: SweepRow) -> list[str]:
+    quality = row.quality
+    if quality is None or quality.coverage_mean is None:
+        return ["-", "-", "-"]
+    error = f" ± {quality.coverage_error:.3f}" if (quality.coverage_error or 0) >= 0.0005 else ""
+    drift = "-" if quality.drift_per_frame is None else f"{round(quality.drift_per_frame, 4) + 0.0:.4f}"
+    return [f"{quality.coverage_mean:.3f}{error}", f"{quality.coverage_p5:.3f}", drift]
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def _summary_table(rows: Sequence[SweepSummary], *, is_terminal: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
+    table.add_column("model")
+    for heading in ("q", "videos", "tokens", "sequence", "empty frames", "change kept"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.model,
+            f"{row.q:g}",
+            str(row.num_videos),
+            f"{row.retained_tokens:,}",
+            f"{row.sequence_length:,}",
+            str(row.empty_frames),
+            f"{row.dissimilarity_kept:.1%}",
+        )
+    return table
+
+
+def _single_document(outcome: SweepOutcome) -> dict[str, Any]:
+    return {
+        "schema_version": records.SCHEMA_VERSION,
+        "video": outcome.video,
+        "model": outcome.model,
+        "rows": [asdict(row) for row in outcome.rows],
+    }
+
+
+def _document(done: Sequence[SweepOutcome], failed: Sequence[str]) -> dict[str, Any]:
+    return {
+        "schema_version": records.SCHEMA_VERSION,
+        "sweeps": [
+            {"video": outcome.video, "model": outcome.model, "rows": [asdict(row) for row in outcome.rows]}
+            for outcome in done
+        ],
+        "summary": [asdict(row) for row in summarise(done)],
+        "failed": list(failed),
+    }
+
+
+def _csv_rows(outcomes: Sequence[SweepOutcome], *, is_single: bool) -> list[dict[str, Any]]:
+    """Flat rows; the video and model in front where there are several."""
+    rows = []
+    for outcome in outcomes:
+        head = {} if is_single else {"video": outcome.video, "model": outcome.model}
+        for row in outcome.rows:
+            flat = asdict(row)
+            quality = flat.pop("quality") or {}
+            rows.append({**head, **flat, **quality})
+    return rows
