@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 SUFFIXES = (".pt", ".safetensors")
 _METADATA_KEY = "evs"  # safetensors metadata: one key, JSON with sorted keys
-_LEVEL_PREFIX = "deepstack_embeddings."
+_LEVEL_PREFIX, _INPUT_PREFIX = "deepstack_embeddings.", "token_inputs."
 
 
 def check_output_path(path: Path, *, overwrite: bool) -> None:
@@ -38,9 +39,13 @@ def check_output_path(path: Path, *, overwrite: bool) -> None:
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"Invalid output {path}: suffix {path.suffix!r}. Expected one of {', '.join(SUFFIXES)}.")
-    if path.is_dir():
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except OSError as error:  # a name that is too long
+        raise _unwritable(path, error) from error
+    if is_folder:
         raise ArtifactError(f"cannot write {path}: it is a folder.", hint="Give a file name.")
-    if path.exists() and not overwrite:
+    if exists and not overwrite:
         raise ArtifactError(f"cannot write {path}: it exists already.", hint="--force overwrites it.")
 
 
@@ -84,7 +89,11 @@ def load(path: str | os.PathLike[str]) -> PrunedVideo:
         ArtifactError: no such file, not one of evs, a newer schema, or one whose parts contradict each other.
     """
     source = Path(path)
-    if not source.is_file():
+    try:
+        is_file = source.is_file()
+    except OSError as error:
+        raise ArtifactError(f"cannot read {source}: {(error.strerror or str(error)).lower()}.") from error
+    if not is_file:
         raise ArtifactError(f"cannot read {source}: no such file.")
     record = _read_safetensors(source) if source.suffix == ".safetensors" else _read_pt(source)
     version = record.get("schema_version")
@@ -111,16 +120,21 @@ def _plain(value: Any, storages: set[int]) -> Any:
         storages.add(tensor.untyped_storage().data_ptr())
         return tensor
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, storages) for key, item in value.items()}
+        return {sys.intern(str(key)): _plain(item, storages) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item, storages) for item in value]
-    return value
+    # pickle writes an object once and refers to it after: equal strings must be one object for equal bytes.
+    return sys.intern(value) if isinstance(value, str) else value
 
 
 def _write_pt(record: dict[str, Any], file: IO[bytes]) -> None:
     import torch
 
-    torch.save(record, file)  # to an open file: a path would put the file's stem into the bytes
+    try:
+        torch.save(record, file)  # to an open file: a path would put the file's stem into the bytes
+    except RuntimeError as error:  # torch hides the file's own error behind its archive's
+        cause = error.__context__ if isinstance(error.__context__, OSError) else None
+        raise OSError(cause.errno if cause else None, cause.strerror if cause else "the disk may be full") from error
 
 
 def _write_safetensors(record: dict[str, Any], file: IO[bytes]) -> None:
@@ -142,20 +156,20 @@ def _split_tensors(record: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dic
             tensors[name] = value
         elif name == "deepstack_embeddings":
             tensors |= {f"{_LEVEL_PREFIX}{index}": level for index, level in enumerate(value)}
+        elif name == "token_inputs":
+            tensors |= {f"{_INPUT_PREFIX}{key}": values for key, values in value.items()}
         else:
             rest[name] = value
     return tensors, rest
 
 
 def _read_pt(path: Path) -> dict[str, Any]:
-    import pickle
-
     import torch
 
     try:
         record = torch.load(path, weights_only=True, map_location="cpu")
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, OSError) as error:
-        raise _unreadable(path) from error  # torch's own text is a page about weights_only
+    except Exception as error:  # a broken file makes the unpickler raise anything, and say pages about weights_only
+        raise _unreadable(path) from error
     if not isinstance(record, dict):
         raise ArtifactError(f"cannot read {path.name}: it holds a {type(record).__name__}, not an artifact of evs.")
     return record
@@ -167,10 +181,14 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, framework="pt") as file:
             record: dict[str, Any] = json.loads((file.metadata() or {}).get(_METADATA_KEY, "{}"))
+            if not isinstance(record, dict):
+                raise ValueError(f"the metadata {_METADATA_KEY} is no object")
             names = list(file.keys())
             levels = sorted((n for n in names if n.startswith(_LEVEL_PREFIX)), key=lambda n: int(n.rsplit(".", 1)[1]))
+            inputs = [name for name in names if name.startswith(_INPUT_PREFIX)]
             record["deepstack_embeddings"] = [file.get_tensor(name) for name in levels]
-            record |= {name: file.get_tensor(name) for name in names if name not in levels}
+            record["token_inputs"] = {name.removeprefix(_INPUT_PREFIX): file.get_tensor(name) for name in inputs}
+            record |= {name: file.get_tensor(name) for name in names if name not in (*levels, *inputs)}
     except (SafetensorError, OSError, ValueError) as error:
         raise _unreadable(path) from error
     return record
@@ -189,7 +207,7 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
     temporary: str | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.stem[:40]}.", delete=False) as file:
             temporary = file.name
             yield file
             file.flush()
@@ -198,11 +216,15 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
         os.replace(temporary, target)  # noqa: PTH105
         temporary = None
     except OSError as error:
-        raise ArtifactError(f"cannot write {target}: {(error.strerror or str(error)).lower()}.") from error
+        raise _unwritable(target, error) from error
     finally:
         if temporary is not None:
             with suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
+
+
+def _unwritable(path: Path, error: OSError) -> ArtifactError:
+    return ArtifactError(f"cannot write {path}: {(error.strerror or str(error)).lower()}.")
 
 
 def _umask() -> int:

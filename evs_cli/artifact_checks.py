@@ -1,20 +1,23 @@
-"""What must be true of an artifact before anything is built on it: names, shapes, dtypes, counts, spans."""
+"""What must be true of an artifact before anything is built on it: names, shapes, dtypes, counts, spans, scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.core.counts import check_pruning_rate, compute_retained_tokens_count
 from evs_cli.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:
+    import torch
+
     from evs_cli.core.pruned_video import PrunedVideo
 
 _TRIPLES = ("token_grid_thw", "video_grid_thw", "model_grid_thw")
-_INTEGERS = ("spatial_merge_size", "temporal_patch_size", "placeholder_token_id", "noise_tokens")
-_MAPPINGS = ("planned", "actual", "provenance")
+_LEAST_INTEGERS = {"spatial_merge_size": 1, "temporal_patch_size": 1, "placeholder_token_id": 0, "noise_tokens": 0}
+_MAPPINGS = ("planned", "actual", "provenance", "token_inputs")
 
 
 def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
@@ -25,137 +28,238 @@ def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
         name: the file's name, for the message.
 
     Raises:
-        ArtifactError: what is missing, of the wrong shape, or contradicts the mask.
+        ArtifactError: what is missing, of the wrong kind, or contradicts the rest.
     """
+    from evs_cli.core.pruned_video import PrunedVideo
+
+    try:
+        values = _present(record)
+        _check_plain(values)
+        for key in (*_TRIPLES, "zero_frames", "deepstack_embeddings"):
+            values[key] = tuple(values[key])
+        pruned = PrunedVideo(**values)
+        for check in (_check_tensors, _check_numbers, _check_mask, _check_scores, _check_sequence, _check_counts):
+            check(pruned)
+    except _Fault as fault:
+        raise ArtifactError(
+            f"cannot use {name}: {fault}.", hint="It is damaged or was changed; prune the video again."
+        ) from fault
+    return pruned
+
+
+class _Fault(Exception):  # noqa: N818 - never leaves this module
+    """What is wrong, in a clause."""
+
+
+def _require(is_true: bool, fault: str) -> None:
+    if not is_true:
+        raise _Fault(fault)
+
+
+def _present(record: Mapping[str, Any]) -> dict[str, Any]:
     from evs_cli.core.pruned_video import PrunedVideo
 
     values: dict[str, Any] = {}
     for field in fields(PrunedVideo):
-        if field.name not in record and field.name != "position_ids":  # safetensors holds no None
-            raise _fault(name, f"{field.name} is missing")
-        values[field.name] = record.get(field.name)
-    _check_plain(values, name)
-    for key in (*_TRIPLES, "zero_frames", "deepstack_embeddings"):
-        values[key] = tuple(values[key])
-    pruned = PrunedVideo(**values)
-    _check_shapes(pruned, name)
-    _check_mask(pruned, name)
-    _check_sequence(pruned, name)
-    return pruned
+        _require(field.name in record, f"{field.name} is missing")
+        values[field.name] = record[field.name]
+    return values
 
 
-def _fault(name: str, what: str) -> ArtifactError:
-    return ArtifactError(f"cannot use {name}: {what}.", hint="It is damaged or was changed; prune the video again.")
-
-
-def _check_plain(values: Mapping[str, Any], name: str) -> None:
+def _check_plain(values: Mapping[str, Any]) -> None:
     """The values that are no tensors."""
+
+    def need(key: str, is_right: Callable[[Any], bool], expected: str) -> None:
+        _require(is_right(values[key]), f"{key} is {_describe(values[key])}, expected {expected}")
+
     for key in _TRIPLES:
-        value = values[key]
-        if not isinstance(value, (list, tuple)) or len(value) != 3 or not all(_is_int(n) and n > 0 for n in value):
-            raise _fault(name, f"{key} is {value!r}, expected three positive integers")
-    for key in _INTEGERS:
-        if not _is_int(values[key]):
-            raise _fault(name, f"{key} is {values[key]!r}, expected an integer")
+        need(key, _is_triple, "three positive integers")
+    for key, least in _LEAST_INTEGERS.items():
+        need(key, partial(_is_int_from, least), f"an integer of at least {least}")
     for key in _MAPPINGS:
-        if not isinstance(values[key], Mapping):
-            raise _fault(name, f"{key} is {type(values[key]).__name__}, expected a dict")
+        need(key, lambda value: isinstance(value, Mapping), "a dict")
     for key in ("zero_frames", "deepstack_embeddings"):
-        if not isinstance(values[key], (list, tuple)):
-            raise _fault(name, f"{key} is {type(values[key]).__name__}, expected a list")
+        need(key, lambda value: isinstance(value, (list, tuple)), "a list")
     for key in ("method", "modality"):
-        if not isinstance(values[key], str):
-            raise _fault(name, f"{key} is {values[key]!r}, expected a string")
-    if values["seed"] is not None and not _is_int(values["seed"]):
-        raise _fault(name, f"seed is {values['seed']!r}, expected an integer or None")
-    if values["min_dissimilarity"] is not None and not isinstance(values["min_dissimilarity"], (int, float)):
-        raise _fault(name, f"min_dissimilarity is {values['min_dissimilarity']!r}, expected a number or None")
-    try:
-        check_pruning_rate(values["q"])
-    except UsageError as error:
-        raise _fault(name, f"q is {values['q']!r}, expected 0 <= q < 1") from error
+        need(key, lambda value: isinstance(value, str), "a string")
+    need("features_are_batched", lambda value: isinstance(value, bool), "True or False")
+    need("seed", lambda value: value is None or _is_int(value), "an integer or None")
+    need("min_dissimilarity", lambda value: value is None or _is_number(value), "a number or None")
+    need("q", _is_rate, "0 <= q < 1")
+    for part in ("model", "video"):
+        if part in values["provenance"]:
+            found = values["provenance"][part]
+            _require(isinstance(found, Mapping), f"provenance.{part} is {_describe(found)}, expected a dict")
+
+
+def _check_tensors(pruned: PrunedVideo) -> None:
+    """Every tensor's shape and dtype, from the grid, the mask's count and the sequence's length."""
+    import torch
+
+    num_frames = pruned.token_grid_thw[0]
+    for key, ndim in (("embeddings", 2), ("extra_embeddings", 2), ("input_ids", 1), ("frame_indices", 1)):
+        tensor = getattr(pruned, key)
+        is_right = isinstance(tensor, torch.Tensor) and tensor.ndim == ndim
+        _require(is_right, f"{key} is {_describe(tensor)}, expected a tensor of {ndim} dimensions")
+    _require(pruned.embeddings.is_floating_point(), f"embeddings are {pruned.embeddings.dtype}, expected floats")
+    kept = pruned.embeddings.shape[0]
+    extra, length, sampled = len(pruned.extra_embeddings), len(pruned.input_ids), len(pruned.frame_indices)
+    expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
+        "extra_embeddings": ((extra, pruned.embeddings.shape[1]), pruned.embeddings.dtype),
+        "extra_positions": ((extra,), torch.int64),
+        "retention_mask": (pruned.token_grid_thw, torch.bool),
+        "dissimilarity": (pruned.token_grid_thw, torch.float32),
+        "num_tokens_per_frame": ((num_frames,), torch.int64),
+        "token_thw": ((kept, 3), torch.int32),
+        "input_ids": ((length,), torch.int64),
+        "frame_offsets": ((num_frames, 2), torch.int64),
+        "frame_indices": ((sampled,), torch.int64),
+        "pts_seconds": ((sampled,), torch.float64),
+        "frame_pts_seconds": ((num_frames,), torch.float64),
+        "prompt_seconds": ((num_frames,), torch.float64),
+    }
+    mask = pruned.retention_mask
+    if isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and tuple(mask.shape) == pruned.token_grid_thw:
+        _require(int(mask.sum()) == kept, f"embeddings have {kept} rows, the retention mask keeps {int(mask.sum())}")
+    for key, (shape, dtype) in expected.items():
+        tensor = getattr(pruned, key)
+        is_right = isinstance(tensor, torch.Tensor) and tuple(tensor.shape) == shape and tensor.dtype == dtype
+        _require(is_right, f"{key} is {_describe(tensor)}, expected {shape} {_name(dtype)}")
+    for level in pruned.deepstack_embeddings:
+        is_right = isinstance(level, torch.Tensor) and level.ndim == 2 and len(level) == kept
+        is_right = is_right and level.dtype == pruned.embeddings.dtype
+        _require(is_right, f"deepstack_embeddings hold {_describe(level)}, expected {kept} rows as the main level's")
+    for key, values in pruned.token_inputs.items():
+        is_right = isinstance(values, torch.Tensor) and tuple(values.shape) == (length,) and values.dtype == torch.int64
+        _require(is_right, f"token_inputs.{key} is {_describe(values)}, expected ({length},) int64")
+    positions = pruned.position_ids
+    is_right = positions is None or (
+        isinstance(positions, torch.Tensor)
+        and positions.dtype == torch.int64
+        and tuple(positions.shape) in ((length,), (3, length))
+    )
+    _require(is_right, f"position_ids are {_describe(positions)}, expected ({length},) or (3, {length}) int64")
+
+
+def _check_numbers(pruned: PrunedVideo) -> None:
+    """Numbers that must be finite, and lists that must ascend."""
+    num_frames, height, width = pruned.token_grid_thw
+    merge = pruned.spatial_merge_size
+    _require(
+        pruned.video_grid_thw == (num_frames, height * merge, width * merge),
+        f"video_grid_thw is {pruned.video_grid_thw}, expected the token grid times {merge}",
+    )
+    for key in ("embeddings", "extra_embeddings", "pts_seconds", "frame_pts_seconds", "prompt_seconds"):
+        _require(bool(getattr(pruned, key).isfinite().all()), f"{key} hold NaN or infinite values")
+    for level in pruned.deepstack_embeddings:
+        _require(bool(level.isfinite().all()), "deepstack_embeddings hold NaN or infinite values")
+    indices = pruned.frame_indices
+    _require(bool((indices >= 0).all() and (indices.diff() >= 0).all()), "frame_indices are negative or descend")
+    zero = pruned.zero_frames
+    is_right = all(_is_int(frame) and 0 <= frame < num_frames for frame in zero) and list(zero) == sorted(set(zero))
+    _require(is_right, f"zero_frames are {list(zero)!r}, expected ascending frames below {num_frames}")
+
+
+def _check_mask(pruned: PrunedVideo) -> None:
+    """Counts against the mask: per frame, in all, and by the rate."""
+    mask = pruned.retention_mask
+    counts = mask.sum(dim=(1, 2))
+    _require(
+        bool((counts == pruned.num_tokens_per_frame).all()), "num_tokens_per_frame does not match the retention mask"
+    )
+    _require(bool(mask[0].all()), "the retention mask does not keep frame 0 whole")
+    retained, kept = _rule_count(pruned), int(counts.sum())
+    is_right = kept == retained or (kept < retained and pruned.min_dissimilarity is not None)
+    _require(is_right, f"{kept} tokens are kept, q = {pruned.q:g} keeps {retained}")
+    _require(bool((mask.nonzero() == pruned.token_thw).all()), "token_thw does not match the retention mask")
+
+
+def _check_scores(pruned: PrunedVideo) -> None:
+    """The scores, and for ``evs`` that they give this very mask."""
+    from evs_cli.core.dissimilarity import FIRST_FRAME_DISSIMILARITY
+    from evs_cli.core.retention import Ranking
+
+    scores = pruned.dissimilarity
+    _require(bool(scores.isfinite().all()), "dissimilarity holds NaN or infinite values")
+    _require(bool((scores[0] == FIRST_FRAME_DISSIMILARITY).all()), "dissimilarity of frame 0 is not 255")
+    _require(
+        pruned.noise_tokens <= pruned.retained_tokens, f"noise_tokens is {pruned.noise_tokens}, more than are kept"
+    )
+    if pruned.method == "evs":
+        mask = Ranking(scores).first(_rule_count(pruned))
+        if pruned.min_dissimilarity is not None:
+            mask &= scores.double() >= pruned.min_dissimilarity
+        _require(bool((mask == pruned.retention_mask).all()), "the retention mask is not the one dissimilarity gives")
+
+
+def _check_sequence(pruned: PrunedVideo) -> None:
+    """The spans of ``input_ids`` against the per-frame counts, and what stands in them and beside them."""
+    import torch
+
+    offsets, length = pruned.frame_offsets, len(pruned.input_ids)
+    starts, ends = offsets[:, 0], offsets[:, 1]
+    is_right = bool((ends - starts + 1 == pruned.num_tokens_per_frame).all())
+    _require(is_right, "frame_offsets do not match num_tokens_per_frame")
+    is_right = int(starts[0]) >= 0 and int(ends.max()) < length and bool((starts[1:] > ends[:-1]).all())
+    _require(is_right, "frame_offsets leave the sequence or overlap")
+    extra = pruned.extra_positions
+    is_right = not len(extra) or (int(extra[0]) >= 0 and int(extra[-1]) < length and bool((extra.diff() > 0).all()))
+    _require(is_right, "extra_positions leave the sequence or do not ascend")
+    owned = torch.zeros(length, dtype=torch.bool)
+    for start, end in offsets.tolist():
+        owned[start : end + 1] = True
+    _require(not bool(owned[extra].any()), "extra_positions fall into a frame's span")
+    owned[extra] = True
+    is_placeholder = pruned.input_ids == pruned.placeholder_token_id
+    _require(bool((is_placeholder == owned).all()), "the placeholders of input_ids are not those of the spans")
+
+
+def _check_counts(pruned: PrunedVideo) -> None:
+    """What the records of counts say against what is there."""
+    kept = pruned.retained_tokens
+    actual, planned = (counts.get("retained_tokens", kept) for counts in (pruned.actual, pruned.planned))
+    _require(actual == kept, f"actual says {_describe(actual)} tokens, {kept} are kept")
+    _require(_is_int(planned) and planned >= kept, f"planned says {_describe(planned)} tokens, {kept} are kept")
+
+
+def _rule_count(pruned: PrunedVideo) -> int:
+    num_frames, height, width = pruned.token_grid_thw
+    return compute_retained_tokens_count(height * width, num_frames, pruned.q)
 
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_shapes(pruned: PrunedVideo, name: str) -> None:
-    """Every tensor's shape and dtype, from the grid, the mask's count and the sequence's length."""
+def _is_int_from(least: int, value: Any) -> bool:
+    return _is_int(value) and value >= least
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_triple(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 3 and all(_is_int(n) and n > 0 for n in value)
+
+
+def _is_rate(value: Any) -> bool:
+    try:
+        check_pruning_rate(value)
+    except UsageError:
+        return False
+    return True
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _describe(value: object) -> str:
+    """A value in a few characters: a tensor by its shape and dtype."""
     import torch
 
-    grid = tuple(pruned.token_grid_thw)
-    tensors = ("embeddings", "retention_mask", "input_ids", "frame_indices", "extra_embeddings")
-    for key in tensors:
-        if not isinstance(getattr(pruned, key), torch.Tensor):
-            raise _fault(name, f"{key} is {type(getattr(pruned, key)).__name__}, expected a tensor")
-    kept, length = pruned.embeddings.shape[:1], pruned.input_ids.shape[:1]
-    extra, sampled = pruned.extra_embeddings.shape[:1], pruned.frame_indices.shape[:1]
-    expected: dict[str, tuple[tuple[int, ...], torch.dtype | None]] = {
-        "embeddings": ((*kept, *pruned.embeddings.shape[1:2]), None),
-        "extra_embeddings": ((*extra, *pruned.embeddings.shape[1:2]), pruned.embeddings.dtype),
-        "extra_positions": (tuple(extra), torch.int64),
-        "retention_mask": (grid, torch.bool),
-        "dissimilarity": (grid, torch.float32),
-        "num_tokens_per_frame": (grid[:1], torch.int64),
-        "token_thw": ((*kept, 3), torch.int32),
-        "input_ids": (tuple(length), torch.int64),
-        "frame_offsets": ((grid[0], 2), torch.int64),
-        "frame_indices": (tuple(sampled), torch.int64),
-        "pts_seconds": (tuple(sampled), torch.float64),
-        "frame_pts_seconds": (grid[:1], torch.float64),
-        "prompt_seconds": (grid[:1], torch.float64),
-    }
-    for key, (shape, dtype) in expected.items():
-        tensor = getattr(pruned, key)
-        if not isinstance(tensor, torch.Tensor) or tuple(tensor.shape) != shape or dtype not in (None, tensor.dtype):
-            found = f"{tuple(tensor.shape)} {tensor.dtype}" if isinstance(tensor, torch.Tensor) else repr(tensor)
-            raise _fault(name, f"{key} is {found}, expected {shape}{'' if dtype is None else f' {dtype}'}")
-    for level in pruned.deepstack_embeddings:
-        if not isinstance(level, torch.Tensor) or level.shape[:1] != kept or level.ndim != 2:
-            raise _fault(name, "a level of deepstack_embeddings does not have one row a kept token")
-    positions = pruned.position_ids
-    if positions is not None and (
-        not isinstance(positions, torch.Tensor)
-        or positions.dtype != torch.int64
-        or tuple(positions.shape) not in ((*length,), (3, *length))
-    ):
-        raise _fault(name, f"position_ids do not fit a sequence of {length[0]}")
-
-
-def _check_mask(pruned: PrunedVideo, name: str) -> None:
-    """Counts against the mask: per frame, in all, and by the rule."""
-    mask = pruned.retention_mask
-    counts = mask.sum(dim=(1, 2))
-    if not bool((counts == pruned.num_tokens_per_frame).all()):
-        raise _fault(name, "num_tokens_per_frame does not match the retention mask")
-    if int(counts.sum()) != pruned.embeddings.shape[0]:
-        raise _fault(name, f"{pruned.embeddings.shape[0]} embeddings for {int(counts.sum())} kept tokens")
-    if not bool(mask[0].all()):
-        raise _fault(name, "frame 0 is not whole")
-    num_frames, height, width = pruned.token_grid_thw
-    retained, kept = compute_retained_tokens_count(height * width, num_frames, pruned.q), int(counts.sum())
-    if kept > retained or (kept < retained and pruned.min_dissimilarity is None):
-        raise _fault(name, f"{kept} tokens are kept, q = {pruned.q:g} keeps {retained}")
-    if not bool((mask.nonzero() == pruned.token_thw).all()):
-        raise _fault(name, "token_thw does not match the retention mask")
-
-
-def _check_sequence(pruned: PrunedVideo, name: str) -> None:
-    """The spans of ``input_ids`` against the per-frame counts, and what stands in them."""
-    import torch
-
-    offsets, length = pruned.frame_offsets, pruned.input_ids.shape[0]
-    starts, ends = offsets[:, 0], offsets[:, 1]
-    if not bool((ends - starts + 1 == pruned.num_tokens_per_frame).all()):
-        raise _fault(name, "frame_offsets do not match num_tokens_per_frame")
-    if int(starts[0]) < 0 or int(ends.max()) >= length or not bool((starts[1:] > ends[:-1]).all()):
-        raise _fault(name, "frame_offsets leave the sequence or overlap")
-    inside = torch.zeros(length, dtype=torch.bool)
-    for start, end in offsets.tolist():
-        inside[start : end + 1] = True
-    if not bool((pruned.input_ids[inside] == pruned.placeholder_token_id).all()):
-        raise _fault(name, "a span of input_ids holds something other than placeholders")
-    extra = pruned.extra_positions
-    if len(extra) and (int(extra.min()) < 0 or int(extra.max()) >= length or bool(inside[extra].any())):
-        raise _fault(name, "extra_positions leave the sequence or fall into a frame's span")
+    if isinstance(value, torch.Tensor):
+        return f"{tuple(value.shape)} {_name(value.dtype)}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"

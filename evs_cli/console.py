@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 FORMATS = ("table", "json", "csv")
-_PLAIN_WIDTH = 200  # off a terminal nothing may wrap: a pipe has no width
+_PLAIN_WIDTH = 4096  # off a terminal nothing may wrap: a pipe has no width
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,10 @@ class Sink:
     def is_human(self) -> bool:
         """Whether the result is a table, so that hints make sense."""
         return self.style.format == "table"
+
+    def as_json(self) -> Sink:
+        """A sink of the same style, but for JSON."""
+        return Sink(replace(self.style, format="json"))
 
     def result(self, renderable: RenderableType) -> None:
         """Print a table or text to stdout."""
@@ -109,7 +113,8 @@ class Sink:
             TextColumn,
         )
 
-        is_shown = self._err.is_terminal and not self.style.quiet
+        # FORCE_COLOR makes Rich call a pipe a terminal; a spinner in a log is of no use all the same.
+        is_shown = self._err.file.isatty() and not self.style.quiet
         bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -175,12 +180,14 @@ class TerminalProgress:
 
 
 def sentence(text: str) -> str:
-    """``text`` as a sentence that ends with a full stop."""
-    text = text.rstrip()
+    """``text`` on one line, as a sentence that ends with a full stop; a file's name may hold a line break."""
+    text = " ".join(text.split("\n")).rstrip()
     return text if text.endswith((".", "!", "?", "`")) else text + "."
 
 
 def _console(stream: Any, no_color: bool | None, *, is_error: bool = False) -> Console:
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")  # a stream that knows no block characters shows ? and goes on
     console = Console(file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False)
     if not console.is_terminal:
         console = Console(

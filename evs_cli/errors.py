@@ -41,6 +41,10 @@ class ModelError(EvsError):
     exit_code = 4
 
 
+class ModelLoadError(ModelError):
+    """Weights that cannot be loaded: it concerns every video of a run, so none is tried after it."""
+
+
 class ArtifactError(EvsError):
     """An artifact that is missing or invalid, or an output that exists already."""
 

@@ -161,7 +161,7 @@ class _EncodeRun:
                 if batch is None:
                     break
                 self.positions += batch.positions.tolist()
-                self._encode(batch.frames)
+                self._encode(self.encoder.mark_frames(batch.frames, self.plan.clip.pts_seconds[batch.positions]))
                 self.progress.advance(len(batch.positions))
             for warning in stream.warnings:
                 self.progress.notice(warning)

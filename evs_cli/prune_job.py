@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from evs_cli import artifact
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.encoded_video import ClipPlan
-from evs_cli.errors import ArtifactError, EvsError, UsageError
+from evs_cli.errors import ArtifactError, EvsError, ModelLoadError, UsageError
 from evs_cli.progress import Progress, Timings
 from evs_cli.session import STDIN, Session, SessionRequest, opened
 
@@ -61,8 +61,8 @@ def plan_job(
     """Settle the outputs: one video goes to a file, several into a folder as ``{stem}.pt``.
 
     Raises:
-        UsageError: a rate outside [0, 1), two videos with the same stem, or a suffix evs does not write.
-        ArtifactError: an output that exists.
+        UsageError: a rate outside [0, 1), or a suffix evs does not write.
+        ArtifactError: an output that exists, or two videos that would become the same one.
     """
     if q is not None:
         check_pruning_rate(q)
@@ -110,6 +110,8 @@ def run_job(job: PruneJob, progress: Progress, *, dry_run: bool = False) -> Iter
         base = PruneOutcome(video, output, job.request.model, q, q_source)
         try:
             yield _dry(base, session) if dry_run else _prune(base, session, job.overwrite)
+        except ModelLoadError:
+            raise
         except EvsError as error:
             if len(job.videos) == 1:
                 raise

@@ -22,7 +22,8 @@ from evs_cli.encoders.base import EncodeOptions, VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, resolve_runtime
 from evs_cli.encoders.source import DEFAULT_MODEL
-from evs_cli.errors import UsageError
+from evs_cli.encoders.weights import WeightsRead
+from evs_cli.errors import ModelError, ModelLoadError, UsageError
 from evs_cli.pipeline import DEFAULT_PRUNING_RATE, EncodeSettings, encode_video, plan_video
 from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.video.sampling import SamplingRequest
@@ -46,6 +47,8 @@ def opened(video: str) -> Iterator[VideoSource]:
     if video != STDIN:
         yield video
         return
+    if sys.stdin is None or sys.stdin.closed:
+        raise UsageError("Invalid video -: standard input is closed. Expected a video piped into it.")
     if sys.stdin.isatty():
         raise UsageError("Invalid video -: standard input is a terminal. Expected a video piped into it.")
     with tempfile.TemporaryDirectory(prefix="evs-") as folder:
@@ -85,6 +88,7 @@ class Session:
     def __init__(self, request: SessionRequest, progress: Progress | None = None) -> None:
         from evs_cli.core.methods import RetentionRule
         from evs_cli.encoders.runtime import parse_dtype
+        from evs_cli.video.reader import check_decoder
 
         self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
         self.request = request
@@ -93,6 +97,7 @@ class Session:
             request.model, revision=request.revision, trust_remote_code=request.trust_remote_code
         )
         self.encoder.check_options(request.options)
+        check_decoder(request.decoder)
         self.settings = EncodeSettings(
             runtime=resolve_runtime(request.device, request.dtype),
             batch_frames=request.batch_frames,
@@ -113,6 +118,12 @@ class Session:
             f"sampling of the model: fps {sampling.fps}, num_frames {sampling.num_frames}, "
             f"min_frames {sampling.min_frames}, max_frames {sampling.max_frames}",
         ]
+
+    def _load(self) -> WeightsRead:
+        try:
+            return self.encoder.load(self.settings.runtime.device, self.settings.runtime.dtype)
+        except ModelError as error:
+            raise ModelLoadError(error.message, hint=error.hint) from error
 
     def pruning_rate(self, q: float | None) -> tuple[float, str]:
         """The rate to use and where it comes from: the user, the model's configuration, or evs."""
@@ -136,7 +147,7 @@ class Session:
         if not self._is_loaded:
             self.progress.stage("load model")
             with timings.measure("load_model"):
-                read = self.encoder.load(self.settings.runtime.device, self.settings.runtime.dtype)
+                read = self._load()
             self._is_loaded = True
             self.progress.detail(
                 f"weights: read {read.bytes_read:,} of {read.bytes_total:,} bytes "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from evs_cli.budget import model_context_limit
 from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
-from evs_cli.errors import EvsError, UsageError
+from evs_cli.errors import EvsError, ModelLoadError, UsageError
 
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
@@ -164,6 +164,8 @@ def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
                     encoded = session.encode(source)
                 rows = sweep(encoded, job.rates, session.rule, context_limit=limit, with_quality=job.with_quality)
                 yield SweepOutcome(video, request.model, tuple(rows))
+            except ModelLoadError:
+                raise
             except EvsError as error:
                 if len(job.videos) == 1:
                     raise
@@ -235,7 +237,7 @@ def _parse_part(part: str, text: str) -> list[float]:
     check_pruning_rate(end)
     if not 0 < step <= 1 or end < start:
         raise UsageError(f"Invalid rates {part!r}. Expected start:end:step with start <= end and 0 < step <= 1.")
-    count = int(round((end - start) / step, 6)) + 1
-    if count > _MAX_RATES:
+    if (end - start) / step >= _MAX_RATES:
         raise UsageError(f"Invalid rates {text!r}: more than {_MAX_RATES}. Expected fewer, or a longer step.")
+    count = int(round((end - start) / step, 6)) + 1
     return [check_pruning_rate(round(start + i * step, 9)) for i in range(count)]

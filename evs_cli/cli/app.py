@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -13,6 +14,7 @@ import typer
 
 from evs_cli._version import __version__
 from evs_cli.cli import fit, models, plan, prune, show, sweep
+from evs_cli.console import OutputStyle, Sink
 from evs_cli.errors import EvsError
 
 _EPILOG = (
@@ -60,19 +62,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    is_debug = "--debug" in arguments or bool(os.environ.get("EVS_DEBUG"))
-    if is_debug:
-        os.environ["EVS_DEBUG"] = "1"
+    is_debug = "--debug" in arguments or os.environ.get("EVS_DEBUG", "").lower() not in ("", "0", "false", "no", "off")
+    sink = Sink(OutputStyle(no_color="--no-color" in arguments))
     try:
         with warnings.catch_warnings():
             app(args=arguments, prog_name="evs")
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         if code == 130:
-            _say("Interrupted.")
+            sink.status("Interrupted.")
         return code
     except KeyboardInterrupt:
-        _say("Interrupted.")
+        sink.status("Interrupted.")
         return 130
     except BrokenPipeError:
         # Whoever read our output has gone; nothing is left to say, nor to flush at exit.
@@ -81,30 +82,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EvsError as error:
         if is_debug:
             traceback.print_exc()
-        _error(error.message, error.hint)
+        sink.error(error.message, error.hint)
         return error.exit_code
     except Exception as error:
         if is_debug:
             traceback.print_exc()
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            sink.error("cannot write the result: no space left on the device")
+            return 1
         first_line = next(iter(str(error).splitlines()), "")
-        _error(
+        sink.error(
             f"unexpected {type(error).__name__}: {first_line}",
             "This is a bug in evs. Run again with --debug and report the traceback with your command line.",
         )
         return 1
     return 0
-
-
-def _error(message: str, hint: str | None) -> None:
-    from evs_cli.console import Sink
-
-    Sink().error(message, hint)
-
-
-def _say(text: str) -> None:
-    from evs_cli.console import Sink
-
-    Sink().status(text)
 
 
 if __name__ == "__main__":

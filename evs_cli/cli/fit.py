@@ -6,6 +6,7 @@ from typing import Any
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output, with_source
+from evs_cli.cli.values import one_of
 from evs_cli.console import Sink
 
 EXAMPLES = (
@@ -21,6 +22,7 @@ def command(
     sink: Sink,
     video: o.OptionalVideo = None,
     context: o.Context = None,
+    context_alias: o.ContextAlias = None,
     max_tokens: o.MaxTokens = None,
     reserve: o.Reserve = 0,
     frames: o.Frames = None,
@@ -42,4 +44,9 @@ def command(
         numbers = numbers_of(frames, height, width, duration, source_fps)
         (subject,) = subjects_of([] if video is None else [video], None, numbers)
         job = BudgetJob(make_request(**request))
-        render_fit(job.fit(subject, fit_request(job.encoder, context, max_tokens, reserve)), sink)
+        render_fit(
+            job.fit(
+                subject, fit_request(job.encoder, one_of("--context", context, context_alias), max_tokens, reserve)
+            ),
+            sink,
+        )

@@ -55,7 +55,7 @@ Revision = Annotated[
 TrustRemoteCode = Annotated[
     bool,
     typer.Option(
-        "--trust-remote-code/--no-trust-remote-code",
+        "--trust-remote-code",
         help="Let code that comes with the model run.",
         rich_help_panel=_INPUT,
     ),
@@ -105,7 +105,7 @@ VideoMaxPixels = Annotated[
 CapPixelsPerFrame = Annotated[
     bool | None,
     typer.Option(
-        "--cap-pixels-per-frame/--no-cap-pixels-per-frame",
+        "--cap-pixels-per-frame/--no-cap",
         help="Bound each frame by its share of the video's budget, as qwen-vl-utils does. Default: the model's own.",
         rich_help_panel=_INPUT,
     ),
@@ -118,22 +118,23 @@ Rate = Annotated[
     float | None,
     typer.Option(
         "--q",
-        "--pruning-rate",
-        "--video-pruning-rate",
-        help="Share of the video tokens to drop, 0 <= q < 1. Default: the model's own, else 0.7.",
+        help="Share of the video tokens to drop, 0 <= q < 1; also --pruning-rate, --video-pruning-rate. Default: the model's own, else 0.7.",
         rich_help_panel=_PRUNING,
     ),
 ]
+# Aliases stand apart and hidden: in one row with the option they would be cut off in an 80-column help.
+RateAlias = Annotated[float | None, typer.Option("--pruning-rate", "--video-pruning-rate", hidden=True)]
+RatesAlias = Annotated[str | None, typer.Option("--pruning-rate", "--video-pruning-rate", hidden=True)]
+ContextAlias = Annotated[int | None, typer.Option("--max-model-len", "--context-length", hidden=True)]
 Keep = Annotated[
     float | None,
     typer.Option("--keep", help="Share of the tokens to keep: 1 - q, instead of --q.", rich_help_panel=_PRUNING),
 ]
 Rates = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--q",
-        "--pruning-rate",
-        help="Rates: 0.5,0.75 or start:end:step with the end included.",
+        help="Rates: 0.5,0.75 or start:end:step with the end included; also --pruning-rate. Default: 0:0.9:0.1.",
         rich_help_panel=_PRUNING,
     ),
 ]
@@ -159,8 +160,6 @@ PlanRates = Annotated[
     str | None,
     typer.Option(
         "--q",
-        "--pruning-rate",
-        "--video-pruning-rate",
         help="Rates: 0.7, 0.5,0.75 or start:end:step. Default: 0 and the model's own, else 0.7.",
         rich_help_panel=_PRUNING,
     ),
@@ -188,9 +187,7 @@ Context = Annotated[
     int | None,
     typer.Option(
         "--context",
-        "--max-model-len",
-        "--context-length",
-        help="Longest sequence allowed. Default: the model's own.",
+        help="Longest sequence allowed; also --max-model-len, --context-length. Default: the model's own.",
         rich_help_panel=_BUDGET,
     ),
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output, with_source
-from evs_cli.cli.values import plan_rates
+from evs_cli.cli.values import one_of, plan_rates
 from evs_cli.console import Sink
 
 EXAMPLES = (
@@ -24,8 +24,10 @@ def command(
     videos: o.OptionalVideos = None,
     manifest: o.Manifest = None,
     q: o.PlanRates = None,
+    q_alias: o.RatesAlias = None,
     keep: o.Keep = None,
     context: o.Context = None,
+    context_alias: o.ContextAlias = None,
     frames: o.Frames = None,
     height: o.Height = None,
     width: o.Width = None,
@@ -44,4 +46,6 @@ def command(
 
         subjects = subjects_of(videos or [], manifest, numbers_of(frames, height, width, duration, source_fps))
         job = BudgetJob(make_request(**request))
-        render_plan(job.plan(subjects, plan_rates(q, keep, job.encoder), context), sink, context)
+        rates = plan_rates(one_of("--q", q, q_alias), keep, job.encoder)
+        limit = one_of("--context", context, context_alias)
+        render_plan(job.plan(subjects, rates, limit), sink, limit)

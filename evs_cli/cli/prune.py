@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_model, with_output
-from evs_cli.cli.values import printed_parts, pruning_rate
+from evs_cli.cli.values import one_of, printed_parts, pruning_rate
 from evs_cli.console import Sink
 
 EXAMPLES = (
@@ -23,6 +24,7 @@ def command(
     request: dict[str, Any],
     sink: Sink,
     q: o.Rate = None,
+    q_alias: o.RateAlias = None,
     keep: o.Keep = None,
     output: o.Output = None,
     force: o.Force = False,
@@ -34,7 +36,9 @@ def command(
     Prints the tokens of every frame and the rebuilt sequence; -o writes the pruned embeddings beside them.
     """
     parts = printed_parts(printed)
-    rate = pruning_rate(q, keep)
+    if parts:
+        sink = sink.as_json()
+    rate = pruning_rate(one_of("--q", q, q_alias), keep)
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.api import make_request
@@ -44,4 +48,4 @@ def command(
         job = plan_job(videos, rate, output, overwrite=force, request=make_request(**request))
         render_prune(run_job(job, progress, dry_run=dry_run), sink, parts)
     if output is not None and not dry_run and len(videos) == 1:
-        sink.hint(f"evs show {output}")
+        sink.hint(f"evs show {shlex.quote(output)}")

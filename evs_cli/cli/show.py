@@ -22,6 +22,8 @@ def command(
 ) -> None:
     """Read a pruned video back, check it against itself, and print it."""
     parts = printed_parts(printed)
+    if parts:
+        sink = sink.as_json()
     with sink.progress() as progress:
         progress.stage("read")
         from evs_cli.artifact import load

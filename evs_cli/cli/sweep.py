@@ -6,6 +6,7 @@ from typing import Any
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_models, with_output
+from evs_cli.cli.values import one_of
 from evs_cli.console import Sink
 
 EXAMPLES = (
@@ -21,10 +22,12 @@ def command(
     request: dict[str, Any],
     sink: Sink,
     videos: o.Videos,
-    q: o.Rates = "0:0.9:0.1",
+    q: o.Rates = None,
+    q_alias: o.RatesAlias = None,
     quality: o.Quality = False,
     plot: o.Plot = None,
     force: o.Force = False,
+    dry_run: o.DryRun = False,
 ) -> None:
     """Encode videos once and tell what each pruning rate keeps, costs and loses.
 
@@ -41,10 +44,17 @@ def command(
         from evs_cli.report.sweep import render_sweeps
         from evs_cli.sweep import SweepJob, parse_rates, run_sweep
 
-        rates = parse_rates(q)
+        rates = parse_rates(one_of("--q", q, q_alias) or "0:0.9:0.1")
         picture = None if plot is None else Path(plot)
         if picture is not None:
             check_plot_path(picture, overwrite=force)
+        if dry_run:
+            from evs_cli.budget_job import BudgetJob
+            from evs_cli.report.budget import render_plan
+
+            for model in request.pop("model"):
+                render_plan(BudgetJob(make_request(model=model, **request)).plan(videos, rates, None), sink, None)
+            return
         models = request.pop("model")
         requests = [make_request(model=model, **request) for model in models]
         job = SweepJob(tuple(videos), tuple(requests), tuple(rates), with_quality=quality)

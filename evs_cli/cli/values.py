@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from evs_cli.encoders.base import VideoEncoder
+
+T = TypeVar("T")
 
 
 def pruning_rate(q: float | None, keep: float | None) -> float | None:
@@ -59,3 +61,16 @@ def plan_rates(q: str | None, keep: float | None, encoder: VideoEncoder) -> list
     if rate is None:
         rate = encoder.default_pruning_rate or DEFAULT_PRUNING_RATE
     return [0.0, rate]
+
+
+def one_of(option: str, value: T | None, alias: T | None) -> T | None:
+    """The value of an option or of its alias.
+
+    Raises:
+        UsageError: both are given.
+    """
+    from evs_cli.errors import UsageError
+
+    if value is not None and alias is not None:
+        raise UsageError(f"{option} is given twice, once by an alias. Give it once.")
+    return alias if value is None else value

@@ -44,7 +44,8 @@ class RetentionRule:
         """The retention of a ranked video at rate q, ``0 <= q < 1``."""
         mask = METHODS[self.method](ranking, ranking.retained_tokens(q), self.seed)
         if self.min_dissimilarity is not None:
-            mask = mask & (ranking.dissimilarity >= self.min_dissimilarity)  # frame 0 stands at 255
+            # In double: bfloat16 would round the floor. Frame 0 stands at 255.
+            mask = mask & (ranking.dissimilarity.double() >= self.min_dissimilarity)
         return ranking.retention(q, mask)
 
     def sweep(self, ranking: Ranking, rates: list[float]) -> list[Retention]:

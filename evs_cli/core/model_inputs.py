@@ -28,7 +28,8 @@ def model_inputs(pruned: PrunedVideo, device: torch.device | str | None = None) 
     """
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-    features = BaseModelOutputWithPooling(pooler_output=(with_extra_rows(pruned).to(device),))
+    rows = with_extra_rows(pruned).to(device)
+    features = BaseModelOutputWithPooling(pooler_output=rows[None] if pruned.features_are_batched else (rows,))
     if pruned.deepstack_embeddings:
         # One list of videos a level, as the model's own encoder gives them.
         features["deepstack_features"] = [(level.to(device),) for level in pruned.deepstack_embeddings]
@@ -38,6 +39,7 @@ def model_inputs(pruned: PrunedVideo, device: torch.device | str | None = None) 
         "attention_mask": torch.ones_like(pruned.input_ids)[None].to(device),
         "mm_encoder_outputs": {pruned.modality: features},
     }
+    inputs |= {name: values[None].to(device) for name, values in pruned.token_inputs.items()}
     positions = pruned.position_ids
     if positions is not None:
         inputs["position_ids"] = _batched(positions).to(device)

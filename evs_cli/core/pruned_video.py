@@ -35,6 +35,8 @@ class PrunedVideo:
     """(T, 2) int64 inclusive (start, end) of each frame's placeholders; an empty frame has end = start - 1."""
     position_ids: torch.Tensor | None
     """(3, L) or (L,) int64 positions, selected from the unpruned sequence's; None for recurrent models."""
+    token_inputs: Mapping[str, torch.Tensor]
+    """(L,) int64 further inputs of the language model by their names (ERNIE's experts go by one); mostly empty."""
     frame_indices: torch.Tensor
     """(S,) int64 sampled frames of the file."""
     pts_seconds: torch.Tensor
@@ -54,6 +56,8 @@ class PrunedVideo:
     placeholder_token_id: int
     modality: str
     """Key of the embeddings in the model's ``mm_encoder_outputs``: ``video``, or ``image``."""
+    features_are_batched: bool
+    """Whether the model takes the embeddings as ``(1, K + E, D)``; else as a sequence of one ``(K + E, D)`` a video."""
     q: float
     """Pruning rate, in [0, 1)."""
     method: str

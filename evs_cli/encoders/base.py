@@ -112,6 +112,10 @@ class EncodePlan:
     """(L,) int64 modality of each unpruned id (0 text, 2 video), for families whose positions depend on it."""
     modality: str = "video"
     """Key of these features in the model's ``mm_encoder_outputs``: ``image`` where a video goes in as images."""
+    features_are_batched: bool = False
+    """Whether the model takes the features as ``(1, rows, D)``; else as a sequence of one ``(rows, D)`` a video."""
+    token_inputs: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    """(L,) int64 further inputs of the language model by their names, one value an unpruned id."""
     processing: Mapping[str, Any] = field(default_factory=dict)
     """What was passed to the processor beside its own configuration; recorded in the artifact."""
     notes: tuple[str, ...] = ()
@@ -155,6 +159,8 @@ class VideoEncoder(ABC):
 
     supported_options: ClassVar[frozenset[str]]
     """Fields of ``EncodeOptions`` that mean something to the family."""
+    has_language_model: ClassVar[bool] = True
+    """Whether its tokens go into a language model, with a context limit and a prompt."""
 
     def __init__(self, source: ModelSource) -> None:
         self.source = source
@@ -197,6 +203,10 @@ class VideoEncoder(ABC):
         Raises:
             ModelError: weights that are missing or do not fit.
         """
+
+    def mark_frames(self, frames: torch.Tensor, pts_seconds: FloatArray) -> torch.Tensor:
+        """``(t, 3, H, W)`` decoded frames with their times ``(t,)`` drawn in, for a family that is told them so."""
+        return frames
 
     @abstractmethod
     def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:

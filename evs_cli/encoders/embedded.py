@@ -89,13 +89,19 @@ def convert_once() -> Path:
     _check_sha256(path)
     state = read_backbone(path)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+        _write_once(target, state)
     except OSError as error:
         raise ModelError(
-            f"cannot write the converted weights to {target.parent}: {error.strerror or error}.",
-            hint="Point EVS_CACHE at a folder that can be written.",
+            f"cannot write the converted weights to {target.parent}: {(error.strerror or str(error)).lower()}.",
+            hint="Point EVS_CACHE at a folder that can be written and has 100 MB free.",
         ) from error
+    return target
+
+
+def _write_once(target: Path, state: dict[str, torch.Tensor]) -> None:
+    """Write the checkpoint beside ``target`` and rename it there; of several processes at once, one wins."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
     try:
         _write_checkpoint(staging, state)
         try:
@@ -106,7 +112,6 @@ def convert_once() -> Path:
                 staging.rename(target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return target
 
 
 def read_backbone(path: Path) -> dict[str, torch.Tensor]:

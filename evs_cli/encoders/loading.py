@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.encoders.source import ModelSource
@@ -88,13 +88,18 @@ def load_vision_part(
         model, info = model_class.from_pretrained(
             None, config=config, state_dict=tensors, dtype=dtype, output_loading_info=True
         )
-    missing = sorted(key for key in info["missing_keys"] if is_vision_tensor(key))
-    if missing:
+        refuse_missing(source, [key for key in info["missing_keys"] if is_vision_tensor(key)])
+        return model.to(device).eval(), account
+
+
+def refuse_missing(source: ModelSource, missing: Iterable[str]) -> None:
+    """Raise ``ModelError`` where tensors of the vision part came from no file: transformers makes them up at random."""
+    names = sorted(missing)
+    if names:
         raise ModelError(
-            f"cannot load {source.name}: {len(missing)} tensors of its vision part are missing, such as {missing[0]}.",
-            hint="Its files may be incomplete; fetch them again.",
+            f"cannot load {source.name}: {len(names)} tensors of its vision part are missing, such as {names[0]}.",
+            hint="Its files may be incomplete or another model's; fetch them again.",
         )
-    return model.to(device).eval(), account
 
 
 def _shrink_text(config: Any, unused_configs: Sequence[str]) -> None:
@@ -130,6 +135,8 @@ def load_processor(source: ModelSource) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of an error's text, without a full stop at its end."""
+    """The first line of an error's text, without a full stop at its end, in our words where they are plainer."""
     text = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    return text[:300].rstrip(".")
+    if "ignore_mismatched_sizes" in str(error) or "mismatch" in text.lower():
+        return "its weights do not have the shapes that its config.json says"
+    return text[:300].rstrip(".: ")

@@ -1,6 +1,6 @@
 """Plain frame encoders: vision transformers that turn one frame into a grid of patch tokens.
 
-DINOv2, DINOv3, SigLIP and CLIP. They need no language model and no tokenizer, so the sequence they get is a
+DINOv2, DINOv3, SigLIP, SigLIP 2 and CLIP. They need no language model and no tokenizer, so the sequence they get is a
 generic one: for each frame ``1``, its placeholders ``0``, then ``2``.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders import embedded
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
-from evs_cli.encoders.loading import loading_errors, quiet_transformers
+from evs_cli.encoders.loading import loading_errors, quiet_transformers, refuse_missing
 from evs_cli.encoders.source import checkpoint_file
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError
@@ -43,17 +43,27 @@ class _Tower:
     """Tokens in front of the patches: the class token, without registers."""
     interpolates_by_argument: bool
     """Whether other sizes than the trained one must be asked for in the call."""
+    patch_size: int
+    """What a configuration means that leaves it out."""
+    register_tokens: int = 0
+    """What a configuration means that leaves them out."""
+    takes_flat_patches: bool = False
+    """Whether it takes patches written out one by one, beside their grid, in place of pixels."""
 
 
 # The tower of an image-text model is a part of its checkpoint; its class reads that part alone.
+_SIGLIP, _CLIP = _Tower("SiglipVisionModel", 0, True, 16), _Tower("CLIPVisionModel", 1, True, 32)
+_SIGLIP2 = _Tower("Siglip2VisionModel", 0, False, 16, takes_flat_patches=True)
 _TOWERS = {
-    "dinov2": _Tower("Dinov2Model", 1, False),
-    "dinov2_with_registers": _Tower("Dinov2WithRegistersModel", 1, False),
-    "dinov3_vit": _Tower("DINOv3ViTModel", 1, False),
-    "siglip": _Tower("SiglipVisionModel", 0, True),
-    "siglip_vision_model": _Tower("SiglipVisionModel", 0, True),
-    "clip": _Tower("CLIPVisionModel", 1, True),
-    "clip_vision_model": _Tower("CLIPVisionModel", 1, True),
+    "dinov2": _Tower("Dinov2Model", 1, False, 14),
+    "dinov2_with_registers": _Tower("Dinov2WithRegistersModel", 1, False, 16, register_tokens=4),
+    "dinov3_vit": _Tower("DINOv3ViTModel", 1, False, 16),
+    "siglip": _SIGLIP,
+    "siglip_vision_model": _SIGLIP,
+    "siglip2": _SIGLIP2,
+    "siglip2_vision_model": _SIGLIP2,
+    "clip": _CLIP,
+    "clip_vision_model": _CLIP,
 }
 
 
@@ -65,6 +75,7 @@ class PlainFrameEncoder(VideoEncoder):
     """
 
     supported_options: ClassVar[frozenset[str]] = frozenset({"size"})
+    has_language_model: ClassVar[bool] = False
     _model: Any = None
 
     @cached_property
@@ -99,9 +110,7 @@ class PlainFrameEncoder(VideoEncoder):
 
     @property
     def _patch_size(self) -> int:
-        # Configurations leave out what equals the class's default.
-        default = {"siglip": 16, "siglip_vision_model": 16, "clip": 32, "clip_vision_model": 32, "dinov3_vit": 16}
-        return int(self._vision_config.get("patch_size", default.get(self.source.model_type, 14)))
+        return int(self._vision_config.get("patch_size", self._tower.patch_size))
 
     def load(self, device: str, dtype: torch.dtype) -> WeightsRead:
         """See ``VideoEncoder.load``."""
@@ -110,9 +119,12 @@ class PlainFrameEncoder(VideoEncoder):
         location = embedded.convert_once() if self.source.is_embedded else self.source.location
         with loading_errors(self.source), quiet_transformers():
             tower = getattr(transformers, self._tower.class_name)
-            model = tower.from_pretrained(location, dtype=dtype, **self.source.pretrained_arguments())
+            model, info = tower.from_pretrained(
+                location, dtype=dtype, output_loading_info=True, **self.source.pretrained_arguments()
+            )
+            refuse_missing(self.source, info["missing_keys"])
             self._mean_std = _read_mean_std(str(location), self.source.revision)
-        self._model = model.to(device).eval()
+            self._model = model.to(device).eval()
         # safetensors maps the file, so that what the tower does not take is not read.
         file = checkpoint_file(self.source, "model.safetensors")
         read = sum(parameter.nbytes for parameter in model.parameters())
@@ -124,11 +136,12 @@ class PlainFrameEncoder(VideoEncoder):
 
         from evs_cli.core.video_tokens import VideoTokens
 
-        arguments = {"interpolate_pos_encoding": True} if self._tower.interpolates_by_argument else {}
         with torch.inference_mode():
             pixels = self._pixels(frames, plan)
-            hidden = self._model(pixel_values=pixels, **arguments).last_hidden_state
-        skip = self._tower.class_tokens + int(self._vision_config.get("num_register_tokens", 0))
+            hidden = self._model(**self._arguments(pixels)).last_hidden_state
+        skip = self._tower.class_tokens + int(
+            self._vision_config.get("num_register_tokens", self._tower.register_tokens)
+        )
         _, height, width = plan.token_grid_thw
         if hidden.shape[1] - skip != height * width:
             raise ModelError(
@@ -147,6 +160,14 @@ class PlainFrameEncoder(VideoEncoder):
         pixels: torch.Tensor = (resized.float() / 255 - mean) / std
         return pixels.to(self._model.device, self._model.dtype)
 
+    def _arguments(self, pixels: torch.Tensor) -> dict[str, Any]:
+        """What the tower is called with: the pixels as they are, or as patches and their grid."""
+        if self._tower.takes_flat_patches:
+            return flat_patches(pixels, self._patch_size)
+        if self._tower.interpolates_by_argument:
+            return {"pixel_values": pixels, "interpolate_pos_encoding": True}
+        return {"pixel_values": pixels}
+
     def position_ids(self, plan: EncodePlan) -> torch.Tensor:
         """``(L,)``: places in the unpruned generic sequence."""
         import torch
@@ -164,6 +185,29 @@ def fit_short_side(height: int, width: int, size: int, patch_size: int) -> tuple
             f"Expected at most {4096 * patch_size}."
         )
     return fitted[0], fitted[1]
+
+
+def flat_patches(pixels: torch.Tensor, patch_size: int) -> dict[str, torch.Tensor]:
+    """What SigLIP 2 (NaFlex) takes for frames of one size, where nothing is padded.
+
+    Args:
+        pixels: ``(t, 3, h * p, w * p)``, p the patch size.
+        patch_size: p, in pixels.
+
+    Returns:
+        ``pixel_values (t, h * w, p * p * 3)``, each patch row by row and colours last;
+        ``pixel_attention_mask (t, h * w)``, all 1; ``spatial_shapes (t, 2)``, h and w.
+    """
+    import torch
+
+    num_frames, channels, height, width = pixels.shape
+    height, width = height // patch_size, width // patch_size
+    patches = pixels.reshape(num_frames, channels, height, patch_size, width, patch_size)
+    return {
+        "pixel_values": patches.permute(0, 2, 4, 3, 5, 1).reshape(num_frames, height * width, -1),
+        "pixel_attention_mask": torch.ones((num_frames, height * width), dtype=torch.int64, device=pixels.device),
+        "spatial_shapes": torch.tensor([[height, width]], device=pixels.device).repeat(num_frames, 1),
+    }
 
 
 def generic_layout(num_frames: int, tokens_per_frame: int) -> SequenceLayout:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from evs_cli.encoders.base import EncodeOptions, FloatArray, seconds
-from evs_cli.encoders.qwen_vl import QwenVideoEncoder, cap_argument, size_argument
+from evs_cli.encoders.base import FloatArray, seconds
+from evs_cli.encoders.grid_vlm import VIDEO_PIXELS, GridVideoEncoder
 
 
-class Qwen3VLEncoder(QwenVideoEncoder):
+class Qwen3VLEncoder(GridVideoEncoder):
     """Pixel limits hold for all frames together; each frame's time is written out before it."""
 
-    supported_options: ClassVar[frozenset[str]] = frozenset(
-        {"prompt", "video_min_pixels", "video_max_pixels", "cap_pixels_per_frame"}
-    )
-
-    def _video_arguments(self, options: EncodeOptions) -> dict[str, Any]:
-        video = self.processor.video_processor
-        return {
-            **size_argument(video, options.video_min_pixels, options.video_max_pixels),
-            **cap_argument(video, options.cap_pixels_per_frame),
-        }
+    pixel_limits: ClassVar[tuple[str, str]] = VIDEO_PIXELS
+    supported_options: ClassVar[frozenset[str]] = frozenset({"prompt", *VIDEO_PIXELS, "cap_pixels_per_frame"})
 
     def _prompt_seconds(self, pts_seconds: FloatArray, seconds_per_grid: float | None) -> FloatArray:
         """The mean of a tubelet's first and last frame in whole milliseconds, to the tenth the prompt prints."""

@@ -92,9 +92,11 @@ def _check_device(name: str) -> str:
         raise UsageError(
             f"Invalid device {name!r}. Expected auto, cpu, cuda, cuda:0, mps or another torch device."
         ) from error
+    if device.type == "meta":
+        raise UsageError("Invalid device 'meta': it computes nothing. Expected auto, cpu, cuda, mps or another device.")
     try:
         torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         raise ModelError(
             f"cannot run on {name}: {str(error).split('. ')[0].splitlines()[0].rstrip('.')}.",
             hint="--device auto takes what is there; --device cpu works everywhere.",

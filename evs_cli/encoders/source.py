@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from evs_cli.encoders import embedded
 from evs_cli.errors import ModelError
 
 DEFAULT_MODEL = "dinov2-small"
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 SHORT_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -83,7 +85,7 @@ def resolve_model(name: str, *, revision: str | None = None, trust_remote_code: 
     Raises:
         ModelError: no such model, no ``config.json``, or the hub out of reach.
     """
-    if Path(name).is_dir():
+    if _is_folder(name):
         return _from_directory(name, trust_remote_code)
     if name == DEFAULT_MODEL and revision is None and embedded.find_weights() is not None:
         return ModelSource(
@@ -94,6 +96,13 @@ def resolve_model(name: str, *, revision: str | None = None, trust_remote_code: 
             is_embedded=True,
         )
     return _from_hub(name, revision, trust_remote_code)
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return bool(name) and Path(name).is_dir()
+    except OSError:  # longer than a name can be
+        return False
 
 
 def _from_directory(name: str, trust_remote_code: bool) -> ModelSource:
@@ -112,7 +121,7 @@ def _from_hub(name: str, revision: str | None, trust_remote_code: bool) -> Model
     from huggingface_hub import hf_hub_download
 
     location = SHORT_NAMES.get(name, name)
-    if location.count("/") != 1:  # every family's ids have an owner; asking the hub would only cost time
+    if not _HUB_ID.fullmatch(location):  # every family's ids have an owner; asking the hub would only cost time
         raise _not_found(name, location, "it is no folder here and no owner/name of the Hugging Face hub")
     try:
         with _quiet_hub():

@@ -98,10 +98,28 @@ class VisionLanguageEncoder(VideoEncoder):
                 f"cannot build a prompt for {self.source.name}: it has no chat template.",
                 hint="Leave out --prompt; the sequence is then the video's part alone.",
             )
-        content = [{"type": "video"}, {"type": "text", "text": options.prompt}]
-        text: str = self.processor.apply_chat_template(
-            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
-        )
+        text = self._chat_text(options.prompt)
+        if self.processor.video_token not in text:
+            raise ModelError(
+                f"cannot build a prompt for {self.source.name}: its chat template leaves the video out.",
+                hint="Leave out --prompt; the sequence is then the video's part alone.",
+            )
+        return text
+
+    def _chat_text(self, prompt: str) -> str:
+        """The chat template's text for a video and a prompt."""
+        from jinja2 import TemplateError
+
+        content = [{"type": "video"}, {"type": "text", "text": prompt}]
+        try:
+            text: str = self.processor.apply_chat_template(
+                [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+            )
+        except (TemplateError, TypeError) as error:
+            raise ModelError(
+                f"cannot build a prompt for {self.source.name}: its chat template fails ({error}).",
+                hint="Leave out --prompt; the sequence is then the video's part alone.",
+            ) from error
         return text
 
     def layout(self, input_ids: Sequence[int], num_frames: int, num_tokens: int) -> SequenceLayout:

@@ -25,6 +25,7 @@ _VISION = re.compile(r"vis|video|image|siglip|clip|mm_|project|align|connector|r
 _AUDIO = re.compile(r"audio|sound|speech", re.IGNORECASE)
 _LANGUAGE = re.compile(
     r"(^|\.)(layers|h|blocks)\.\d+\.|lm_head|embed_tokens|word_embeddings|^mtp\.|\.embeddings\.weight"
+    r"|(^|\.)(norm|norm_f|ln_f|final_layernorm)\.(weight|bias)$"
 )
 
 
@@ -68,7 +69,10 @@ def read_vision_tensors(source: ModelSource) -> tuple[dict[str, torch.Tensor], W
         tensors = _read(single, None)
         total = single.stat().st_size
         return tensors, WeightsRead(_bytes(tensors.values()), total, 1, 1)
-    weight_map: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+    document = json.loads(index.read_text(encoding="utf-8"))
+    weight_map = document.get("weight_map") if isinstance(document, dict) else None
+    if not isinstance(weight_map, dict):
+        raise ValueError(f"{_INDEX} has no weight_map")
     names: dict[str, list[str]] = defaultdict(list)
     for name, shard in weight_map.items():
         if is_vision_tensor(name):
@@ -79,7 +83,7 @@ def read_vision_tensors(source: ModelSource) -> tuple[dict[str, torch.Tensor], W
         if path is None:
             raise FileNotFoundError(f"{shard} is missing")
         tensors |= _read(path, wanted)
-    total = int(json.loads(index.read_text(encoding="utf-8")).get("metadata", {}).get("total_size", 0))
+    total = int((document.get("metadata") or {}).get("total_size", 0))
     read = _bytes(tensors.values())
     return tensors, WeightsRead(read, max(total, read), len(names), len(set(weight_map.values())))
 

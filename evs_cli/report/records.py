@@ -129,6 +129,13 @@ def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:
     ]
 
 
+def csv_rows(outcome: PruneOutcome, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row a frame of a pruned video; of a dry run one row, its counts."""
+    if outcome.pruned is not None:
+        return frame_rows(outcome.video, outcome.pruned)
+    return [{key: value for key, value in record.items() if not isinstance(value, (list, dict))}]
+
+
 def to_csv(rows: Sequence[Mapping[str, Any]], *, header: bool = True) -> str:
     """Rows of the same keys as CSV text."""
     if not rows:

@@ -26,27 +26,26 @@ def render_prune(outcomes: Iterable[PruneOutcome], sink: Sink, printed: Sequence
         SomeVideosFailedError: after everything is shown, naming the videos that failed.
     """
     documents: list[dict[str, Any]] = []
-    failed: list[PruneOutcome] = []
-    num_outcomes = 0
+    failed: list[str] = []
     for outcome in outcomes:
-        num_outcomes += 1
-        if outcome.error is not None:
-            failed.append(outcome)
-            sink.error(outcome.error.message, outcome.error.hint)
         record = records.prune_record(outcome, printed)
-        if sink.style.format == "json":
-            documents.append(record)
+        documents.append(record)
+        if outcome.error is not None:
+            failed.append(outcome.video)
+            sink.error(outcome.error.message, outcome.error.hint)
         elif sink.style.format == "csv":
-            _csv_outcome(outcome, sink, is_first=num_outcomes == 1)
-        else:
+            rows = records.csv_rows(outcome, record)
+            sink.text(records.to_csv(rows, header=len(documents) - len(failed) == 1))
+        elif sink.style.format == "table":
             _show_outcome(outcome, record, sink)
         if outcome.output_bytes is not None:
             sink.status(f"wrote {outcome.output} ({size_text(outcome.output_bytes)})")
+        if sink.style.format != "json":
+            documents[-1] = {}  # only a JSON document is made of all of them
     if sink.style.format == "json":
         sink.json(records.prune_document(documents))
     if failed:
-        names = ", ".join(outcome.video for outcome in failed)
-        raise SomeVideosFailedError(f"{len(failed)} of {num_outcomes} videos failed: {names}")
+        raise SomeVideosFailedError(f"{len(failed)} of {len(documents)} videos failed: {', '.join(failed)}")
 
 
 def _show_outcome(outcome: PruneOutcome, record: dict[str, Any], sink: Sink) -> None:
@@ -56,11 +55,6 @@ def _show_outcome(outcome: PruneOutcome, record: dict[str, Any], sink: Sink) -> 
         sink.result(tables.plan_summary(title, outcome.plan, outcome.q, output, is_at_most=outcome.is_at_most))
     elif outcome.pruned is not None:
         sink.result(tables.pruned_summary(title, outcome.pruned, record, q_source=outcome.q_source))
-
-
-def _csv_outcome(outcome: PruneOutcome, sink: Sink, *, is_first: bool) -> None:
-    if outcome.pruned is not None:
-        sink.text(records.to_csv(records.frame_rows(outcome.video, outcome.pruned), header=is_first))
 
 
 def render_show(path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[str] = ()) -> None:
@@ -88,7 +82,7 @@ def size_text(size_bytes: int) -> str:
     """A size for people: bytes, KB, MB or GB in powers of 1000."""
     size = float(size_bytes)
     for unit in ("bytes", "KB", "MB"):
-        if size < 1000:
+        if round(size, 1) < 1000:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"

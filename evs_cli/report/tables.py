@@ -98,7 +98,7 @@ def plan_summary(title: str, plan: ClipPlan, q: float, output: str | None, *, is
     most = "at most " if is_at_most else ""
     grid.add_row("tokens", f"{most}{encode.retained_tokens(q):,} of {encode.total_tokens:,} would be kept at q = {q:g}")
     grid.add_row("sequence", f"{encode.sequence_length():,} ids before, {most}{encode.sequence_length(q):,} after")
-    grid.add_row("output", output or "none (print only)")
+    grid.add_row("output", Text(output or "none (print only)"))
     return Group(Text(title, style="bold"), grid)
 
 

@@ -28,6 +28,20 @@ DECODERS: tuple[Decoder, ...] = ("pyav", "decord")
 _MIN_SKIPPED_FRAMES = 32  # decoding that many costs less than a seek, which empties the decoder's pipeline
 
 
+def check_decoder(decoder: str) -> None:
+    """Refuse a decoder before any work is done for it.
+
+    Raises:
+        UsageError: an unknown decoder, or one that is not installed.
+    """
+    if decoder not in DECODERS:
+        raise UsageError(f"Invalid decoder ({decoder!r}). Expected one of: {', '.join(DECODERS)}.")
+    if decoder == "decord":
+        from evs_cli.video import decord_reader
+
+        decord_reader.require_decord()
+
+
 def read_frames(
     info: VideoInfo,
     frame_indices: Int64Array,
@@ -60,15 +74,13 @@ def read_frames(
     if num_threads is not None and num_threads < 1:
         raise UsageError(f"Invalid num_threads ({num_threads}). Expected num_threads >= 1.")
     threads, faults, wanted = num_threads or _core_count(), Faults(), np.unique(indices)
+    check_decoder(decoder)
     if decoder == "pyav":
         decoded = _decode(info, wanted, threads, faults)
-    elif decoder == "decord":
+    else:
         from evs_cli.video import decord_reader
 
-        decord_reader.require_decord()
         decoded = decord_reader.decode(info, wanted, threads, faults)
-    else:
-        raise UsageError(f"Invalid decoder ({decoder!r}). Expected one of: {', '.join(DECODERS)}.")
     return FrameStream(info, indices, chunk_frames, decoded, faults)
 
 

@@ -73,12 +73,19 @@ class SamplingDefaults:
         num_frames: frames in all.
         max_frames: the most frames.
         min_frames: the fewest frames, where the video has as many.
+        fps_up_to: (seconds, fps) pairs, ascending, for a family whose rate goes by length: the first pair whose
+            seconds the window does not exceed goes before ``fps``.
     """
 
     fps: float | None = None
     num_frames: int | None = None
     max_frames: int | None = None
     min_frames: int | None = None
+    fps_up_to: tuple[tuple[float, float], ...] = ()
+
+    def fps_of(self, window_seconds: float) -> float | None:
+        """Frames a second for a window of that length."""
+        return next((fps for longest, fps in self.fps_up_to if window_seconds <= longest), self.fps)
 
 
 EVS_DEFAULTS = SamplingDefaults(fps=2.0, max_frames=128)
@@ -168,7 +175,7 @@ def select_frames(
         raise ValueError("pts_seconds is empty")
     notes: list[str] = []
     window = _window(pts_seconds, duration_seconds, request, notes)
-    fps, num_frames, max_frames = _effective(request, defaults)
+    fps, num_frames, max_frames = _effective(request, defaults, window.seconds)
     if fps is not None:
         indices, bound = _by_fps(pts_seconds, window, fps, max_frames, defaults.min_frames, notes)
     else:
@@ -186,12 +193,14 @@ def select_frames(
     )
 
 
-def _effective(request: SamplingRequest, defaults: SamplingDefaults) -> tuple[float | None, int | None, int | None]:
+def _effective(
+    request: SamplingRequest, defaults: SamplingDefaults, window_seconds: float
+) -> tuple[float | None, int | None, int | None]:
     """``(fps, num_frames, max_frames)`` to go by; exactly one of the first two is set."""
     if request.num_frames is not None:
         return None, request.num_frames, request.max_frames
     max_frames = request.max_frames if request.max_frames is not None else defaults.max_frames
-    fps = request.fps if request.fps is not None else defaults.fps
+    fps = request.fps if request.fps is not None else defaults.fps_of(window_seconds)
     if fps is None and defaults.num_frames is not None:
         return None, defaults.num_frames, max_frames
     return (EVS_DEFAULTS.fps if fps is None else fps), None, max_frames

@@ -1,0 +1,173 @@
+"""What the vision-language families share whose video goes in frame by frame, each frame at one size of pixels.
+
+Their processors resize every frame to the checkpoint's own size, so a frame's tokens are as many in every clip. The
+video processor runs on tensors of the meta device, and the processor's own ``replace_video_token`` writes the video's
+part of the prompt. A family's own file says how patches become tokens and how its features come.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from evs_cli.core.placeholders import IntArray, SequenceLayout
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, require_same_count, seconds
+from evs_cli.encoders.loading import loading_errors, quiet_transformers
+from evs_cli.encoders.vlm import VisionLanguageEncoder, true_times
+
+if TYPE_CHECKING:
+    import torch
+
+    from evs_cli.core.video_tokens import VideoTokens
+
+
+class FrameVideoEncoder(VisionLanguageEncoder):
+    """A checkpoint that takes each frame alone, at the size its processor gives to all of them."""
+
+    supported_options: ClassVar[frozenset[str]] = frozenset({"prompt"})
+    modality: ClassVar[str] = "video"
+    """Whose token the placeholders are, and the key of the features in the model's ``mm_encoder_outputs``."""
+    pixel_name: ClassVar[str] = "pixel_values_videos"
+    """Key of the pixels in what the video processor returns."""
+    rows_before_frame: ClassVar[int] = 0
+    """Extra rows in front of each frame's grid tokens."""
+    rows_behind_video: ClassVar[int] = 0
+    """Extra rows behind the last frame's grid tokens."""
+
+    @cached_property
+    def config(self) -> Any:
+        """The whole configuration, with the class's own values where ``config.json`` leaves them out."""
+        from transformers import AutoConfig
+
+        with loading_errors(self.source), quiet_transformers():
+            return AutoConfig.from_pretrained(self.source.location, **self.source.pretrained_arguments())
+
+    @property
+    def temporal_patch_size(self) -> int:
+        """1: a sampled frame is a frame of tokens."""
+        return 1
+
+    @property
+    def video_markup(self) -> str:
+        """``<video>``, by the processor's own name."""
+        return str(self.processor.video_token)
+
+    @property
+    def placeholder_token(self) -> str:
+        """The token of the family's modality."""
+        return str(self.processor.image_token if self.modality == "image" else self.processor.video_token)
+
+    @property
+    @abstractmethod
+    def merge_size(self) -> int:
+        """Side of the square of patches that becomes one token; 1 where none does."""
+
+    def token_sides(self, rows: int, columns: int) -> tuple[int, int]:
+        """(h, w) tokens of a frame of ``rows`` x ``columns`` patches."""
+        return rows // self.merge_size, columns // self.merge_size
+
+    @abstractmethod
+    def features(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Rows of a chunk, ``(..., D)``, frame by frame, without those behind the video.
+
+        Args:
+            pixels: ``(1, t, 3, H, W)`` as the video processor gives them.
+        """
+
+    def _prompt_seconds(self, clip: Clip) -> FloatArray:
+        """(T,) the time of each frame as the prompt tells it; the true times where it tells none."""
+        return seconds(clip.pts_seconds)
+
+    def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
+        # frame_size is what the processor would choose again: it does not depend on the clip.
+        text = self.prompt_text(options)
+        expanded, (height, width) = self._expand_video(clip)
+        ids = self.processor.tokenizer(text.replace(self.video_markup, expanded, 1))["input_ids"]
+        patch_rows, patch_columns = _two_sides(self.config.vision_config.patch_size)
+        patches = (height // patch_rows, width // patch_columns)
+        grid = (clip.num_frames, *self.token_sides(*patches))
+        return EncodePlan(
+            frame_size=(height, width),
+            token_grid_thw=grid,
+            model_grid_thw=(clip.num_frames, *patches),
+            spatial_merge_size=self.merge_size,
+            temporal_patch_size=1,
+            layout=self._place(np.asarray(ids, dtype=np.int64), grid),
+            pts_seconds=clip.pts_seconds,
+            prompt_seconds=self._prompt_seconds(clip),
+            modality=self.modality,
+            features_are_batched=True,
+            notes=_crop_notes(self.processor.video_processor, clip),
+        )
+
+    def _expand_video(self, clip: Clip) -> tuple[str, tuple[int, int]]:
+        """The text that replaces the video's markup, and the (height, width) in pixels of every frame."""
+        import torch
+
+        with quiet_transformers():
+            outputs = self.processor.video_processor(
+                videos=[torch.empty((clip.num_frames, 3, clip.height, clip.width), dtype=torch.uint8, device="meta")],
+                video_metadata=[true_times(clip, clip.pts_seconds)],
+                do_sample_frames=False,
+                input_data_format="channels_first",
+                return_tensors="pt",
+                return_metadata=True,
+            )
+            shape = tuple(outputs[self.pixel_name].shape)  # (1, T, 3, H, W)
+            # Some processors ask numpy for the shape, which takes no meta tensor; a view of one zero is as small.
+            outputs[self.pixel_name] = np.broadcast_to(np.zeros((), dtype=np.uint8), shape)
+            return str(self.processor.replace_video_token(outputs, 0)), (shape[-2], shape[-1])
+
+    def _place(self, ids: IntArray, grid: tuple[int, int, int]) -> SequenceLayout:
+        """The layout of an expanded sequence: which placeholders are grid tokens, and which are extra rows."""
+        num_frames, height, width = grid
+        placeholder_id = int(self.processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
+        positions: IntArray = np.flatnonzero(ids == placeholder_id).astype(np.int64)
+        in_frames = num_frames * (self.rows_before_frame + height * width)
+        expected = in_frames + self.rows_behind_video
+        require_same_count(len(positions), expected, self.source, f"placeholders {self.placeholder_token}")
+        frames = positions[:in_frames].reshape(num_frames, -1)
+        before = frames[:, : self.rows_before_frame].ravel()
+        return SequenceLayout(
+            input_ids=ids,
+            token_positions=frames[:, self.rows_before_frame :].ravel(),
+            extra_positions=np.concatenate([before, positions[in_frames:]]),
+            num_frames=num_frames,
+            placeholder_token_id=placeholder_id,
+        )
+
+    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
+        """See ``VideoEncoder.encode``; every frame is resized alone, so chunks agree."""
+        import torch
+
+        from evs_cli.core.video_tokens import VideoTokens
+
+        with quiet_transformers(), torch.inference_mode():
+            inputs = self.processor.video_processor(
+                videos=[frames], do_sample_frames=False, input_data_format="channels_first", return_tensors="pt"
+            )
+            rows = self.features(inputs[self.pixel_name].to(self._model.device, self._model.dtype))
+        rows = rows.reshape(-1, rows.shape[-1])
+        _, height, width = plan.token_grid_thw
+        per_frame = self.rows_before_frame + height * width
+        require_same_count(rows.shape[0], len(frames) * per_frame, self.source, "rows of features")
+        by_frame = rows.reshape(len(frames), per_frame, -1)
+        tokens = by_frame[:, self.rows_before_frame :].reshape(len(frames), height, width, -1)
+        extra = by_frame[:, : self.rows_before_frame].flatten(0, 1) if self.rows_before_frame else None
+        return VideoTokens((tokens,), extra)
+
+
+def _two_sides(patch_size: int | list[int] | tuple[int, int]) -> tuple[int, int]:
+    """(rows, columns) in pixels of a patch, which some configurations give as one number."""
+    return (patch_size, patch_size) if isinstance(patch_size, int) else (patch_size[0], patch_size[1])
+
+
+def _crop_notes(video_processor: Any, clip: Clip) -> tuple[str, ...]:
+    """A sentence where the processor cuts the frame's edges off."""
+    crop = video_processor.crop_size if video_processor.do_center_crop else None
+    if not crop or clip.height * crop["width"] == clip.width * crop["height"]:
+        return ()
+    return ("The model's processor cuts out the middle of each frame: its edges are not seen.",)

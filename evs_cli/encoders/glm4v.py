@@ -1,0 +1,48 @@
+"""GLM-4.1V, 4.5V and 4.6V: a span a frame, of the image token, with the frame's time behind it.
+
+The checkpoint's processor says how a time is written (whole seconds, or tenths and the word) and how frames are
+sampled; ``model_type`` does not, for GLM-4.6V comes as ``glm46v`` and as ``glm4v_moe``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evs_cli.encoders.base import FloatArray, seconds
+from evs_cli.encoders.grid_vlm import VIDEO_PIXELS, GridVideoEncoder
+from evs_cli.video.sampling import SamplingDefaults
+
+
+class Glm4vEncoder(GridVideoEncoder):
+    """Pixel limits hold for all frames together; the video's marks tell its image tokens from an image's."""
+
+    pixel_limits: ClassVar[tuple[str, str]] = VIDEO_PIXELS
+    marks: ClassVar[tuple[str, str]] = ("video_start_token_id", "video_end_token_id")
+    supported_options: ClassVar[frozenset[str]] = frozenset({"prompt", *VIDEO_PIXELS})
+
+    @property
+    def placeholder_token(self) -> str:
+        """``<|image|>``: a video is written as one image a frame, between the marks of a video."""
+        return str(self.processor.image_token)
+
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """GLM-4.1V and 4.5V: ``fps`` of ``max_duration`` seconds, evenly beyond; their ``num_frames`` is never read.
+
+        GLM-4.6V reads neither: 3, 1 or 0.5 frames of tokens a second up to 30 s, 300 s and beyond, 640 frames at most.
+        """
+        from transformers import Glm46VVideoProcessor
+
+        video = self.processor.video_processor
+        if isinstance(video, Glm46VVideoProcessor):
+            tubelet = float(video.temporal_patch_size)
+            return SamplingDefaults(
+                fps=0.5 * tubelet, max_frames=640, fps_up_to=((30.0, 3 * tubelet), (300.0, tubelet))
+            )
+        return SamplingDefaults(fps=float(video.fps), max_frames=int(video.max_duration * video.fps))
+
+    def _prompt_seconds(self, pts_seconds: FloatArray, seconds_per_grid: float | None) -> FloatArray:
+        """The first frame's time of each tubelet, in whole milliseconds, as the processor prints it."""
+        times = [round(1000 * t) / 1000 for t in pts_seconds[:: self.temporal_patch_size].tolist()]
+        printed = [self.processor.replace_frame_token_id(t, num_image_tokens=0).rsplit("|>", 1)[-1] for t in times]
+        return seconds([float(text.split()[0]) for text in printed])

@@ -1,0 +1,53 @@
+"""VideoLLaMA 3: a span a frame behind its time, tubelets of one frame, positions along one axis.
+
+Its processor drops tokens whose pixels hardly change (``use_token_compression``), before a model has seen them and
+whatever the rate: that is turned off, so that EVS ranks every token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from evs_cli.encoders.base import EncodePlan, FloatArray, seconds
+from evs_cli.encoders.grid_vlm import GridVideoEncoder
+
+if TYPE_CHECKING:
+    import torch
+
+
+class VideoLlama3Encoder(GridVideoEncoder):
+    """The least pixels hold for each frame, the most for all frames together."""
+
+    pixel_limits: ClassVar[tuple[str, str]] = ("frame_min_pixels", "video_max_pixels")
+    supported_options: ClassVar[frozenset[str]] = frozenset({"prompt", "frame_min_pixels", "video_max_pixels"})
+    call_arguments: ClassVar[Mapping[str, Any]] = MappingProxyType({"use_token_compression": False})
+
+    @property
+    def video_markup(self) -> str:
+        """One placeholder, without marks."""
+        return self.placeholder_token
+
+    def _process(self, text: str, pixels: torch.Tensor, times: dict[str, Any], **arguments: Any) -> Mapping[str, Any]:
+        """As the processor does it, which needs a compression mask that can be read: here one that keeps everything."""
+        import torch
+
+        video = self.processor.video_processor
+        inputs = video(
+            videos=[pixels], video_metadata=[times], do_sample_frames=False, return_metadata=True, **arguments
+        )
+        num_tokens = int(inputs["video_grid_thw"][0].prod()) // int(video.merge_size) ** 2
+        inputs["video_compression_mask"] = torch.ones(num_tokens, dtype=torch.bool)
+        expanded = text.replace(self.video_markup, self.processor.replace_video_token(inputs, 0), 1)
+        return {"input_ids": self.processor.tokenizer([expanded])["input_ids"], **inputs}
+
+    def _prompt_seconds(self, pts_seconds: FloatArray, seconds_per_grid: float | None) -> FloatArray:
+        """Each frame's time in whole milliseconds, to the tenth the prompt prints."""
+        return seconds([float(f"{round(1000 * t) / 1000:.1f}") for t in pts_seconds.tolist()])
+
+    def position_ids(self, plan: EncodePlan) -> torch.Tensor:
+        """``(L,)``: its language model counts ids."""
+        import torch
+
+        return torch.arange(plan.layout.sequence_length)

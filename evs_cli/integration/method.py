@@ -1,0 +1,117 @@
+"""One feature method that prunes: it calls the method of before, reads the grids off the call, drops rows.
+
+Knows the two signatures that serve videos: SGLang's ``get_video_feature(items)`` and transformers'
+``get_video_features(..., video_grid_thw)``; any other says its grids itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+
+from evs_cli.errors import ModelError, UsageError
+from evs_cli.integration.features import TokenGrid, merged_grids, prune_features, prune_rows, rows_of
+from evs_cli.integration.results import EVSConfig, EVSEmbeddingResult
+
+SERVER_METHOD, TRANSFORMERS_METHOD = "get_video_feature", "get_video_features"
+METHODS = (SERVER_METHOD, TRANSFORMERS_METHOD)
+
+_pruning: ContextVar[bool] = ContextVar("evs_pruning", default=False)
+"""True inside a method that prunes: what it calls delegates to must not prune as well."""
+
+
+class PrunedMethod:
+    """A feature method of one model, pruning what the method of before returns.
+
+    An object and no closure, so that a copied or unpickled model prunes with itself.
+
+    Args:
+        model: the model that was given EVS; it, or the one underneath, has the method.
+        name: ``get_video_feature`` or ``get_video_features``.
+        original: the method as it was, bound.
+        config: rate, above 0, and merge.
+    """
+
+    def __init__(self, model: Any, name: str, original: Callable[..., Any], config: EVSConfig) -> None:
+        self.model, self.name, self.config = model, name, config
+        self.__wrapped__ = original  # inspect.signature follows it: transformers' generate reads the parameters
+        self.__doc__ = original.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method and prune its result: the result's own type, or ``EVSEmbeddingResult`` for items."""
+        if _pruning.get():
+            return self.__wrapped__(*args, **kwargs)
+        if kwargs.get("return_dict") is False:
+            raise UsageError("cannot prune with return_dict=False: a tuple has no names. Expected return_dict=True.")
+        token = _pruning.set(True)
+        try:
+            features = self.__wrapped__(*args, **kwargs)
+        finally:
+            _pruning.reset(token)
+        arguments = self._arguments(args, kwargs)
+
+        def token_grids(num_rows: int) -> Sequence[TokenGrid]:
+            return _token_grids(self.model, arguments, num_rows, self.config.spatial_merge_size)
+
+        if self.name == SERVER_METHOD:
+            return _prune_items(features, token_grids, self.config.video_pruning_rate)
+        return prune_features(features, token_grids, self.config.video_pruning_rate)
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of the call by name, those of ``**kwargs`` among them."""
+        signature = inspect.signature(self.__wrapped__)
+        arguments = dict(signature.bind(*args, **kwargs).arguments)
+        for name, parameter in signature.parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                arguments |= arguments.pop(name, {})
+        return arguments
+
+
+def _token_grids(
+    model: Any, arguments: Mapping[str, Any], num_rows: int, spatial_merge_size: int
+) -> Sequence[TokenGrid]:
+    """Token grid of each video of a call, out of what the call was told; never out of the features alone."""
+    if hasattr(model, "evs_token_grids"):
+        own: Sequence[TokenGrid] = model.evs_token_grids(arguments, num_rows)
+        return own
+    if arguments.get("video_grid_thw") is not None:
+        return merged_grids(arguments["video_grid_thw"], spatial_merge_size)
+    if arguments.get("frames_per_video") is not None:
+        return _square_grids([int(n) for n in arguments["frames_per_video"]], num_rows)
+    if "items" in arguments:
+        missing = [item for item in arguments["items"] if getattr(item, "thw_grids", None) is None]
+        if not missing:
+            return merged_grids([grid for item in arguments["items"] for grid in item.thw_grids], spatial_merge_size)
+    raise ModelError(
+        f"cannot prune: the call told {type(model).__name__} no grid of its videos. Expected video_grid_thw, "
+        "frames_per_video, or items with thw_grids.",
+        hint="A model with another signature says its grids by a method evs_token_grids(arguments, num_rows).",
+    )
+
+
+def _square_grids(frames_per_video: list[int], num_rows: int) -> list[TokenGrid]:
+    """Grids of frames of as many tokens each; ``h`` and ``w`` do not matter to the rule, only to the mask's shape."""
+    each, rest = divmod(num_rows, sum(frames_per_video))
+    if rest or not each:
+        raise ModelError(f"cannot prune: {num_rows} rows for {sum(frames_per_video)} frames. Expected as many in each.")
+    side = math.isqrt(each)
+    height, width = (side, side) if side * side == each else (1, each)
+    return [(n, height, width) for n in frames_per_video]
+
+
+def _prune_items(features: Any, token_grids: Callable[[int], Sequence[TokenGrid]], q: float) -> EVSEmbeddingResult:
+    """SGLang's form: a tensor of every video of the items, ``(N, D)`` or ``(frames, tokens, D)``."""
+    if not isinstance(features, torch.Tensor) or features.ndim < 2:
+        raise ModelError(
+            f"cannot prune: {SERVER_METHOD} returned {type(features).__name__}. "
+            "Expected a tensor (N, D) or (frames, tokens, D)."
+        )
+    rows = rows_of(features)
+    (kept,), retentions = prune_rows([rows], token_grids(rows.shape[0]), q)
+    counts = [count for retention in retentions for count in retention.num_tokens_per_frame.tolist()]
+    return EVSEmbeddingResult(rows_of(kept), counts, retentions)

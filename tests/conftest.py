@@ -1,0 +1,39 @@
+"""Fixtures of the whole session, and the environment the tests run in."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingface_hub: no test asks the network
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """``tiny_model("qwen3_vl")``: the folder of that family's tiny checkpoint, written on first use."""
+    import tiny_models
+
+    folders = {}
+
+    def folder_of(model_type):
+        if model_type not in folders:
+            folder = tmp_path_factory.mktemp(model_type)
+            tiny_models.save_tiny_model(model_type, folder)
+            folders[model_type] = folder
+        return folders[model_type]
+
+    return folder_of
+
+
+@pytest.fixture(scope="session")
+def tiny_family(tiny_model):
+    """``tiny_family("qwen3_vl")``: that vision-language checkpoint, loaded through evs and whole; leave it as it is."""
+    import tiny_models
+
+    families = {}
+
+    def family_of(model_type):
+        if model_type not in families:
+            families[model_type] = tiny_models.TinyFamily(model_type, tiny_model(model_type))
+        return families[model_type]
+
+    return family_of

@@ -1,0 +1,90 @@
+"""The examples in the help of every command run as they stand there."""
+
+import importlib
+import os
+import pkgutil
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evs_cli
+import evs_cli.cli
+from evs_cli.cli import app
+from evs_cli.errors import EvsError
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = dict(app._COMMANDS.items())
+EXAMPLES = [(name, line) for name, module in COMMANDS.items() for line in module.EXAMPLES]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder that looks like the repository's root, with what ``show`` is shown."""
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    monkeypatch.chdir(tmp_path)
+    for name in ("EVS_DEBUG", "EVS_MODEL", "EVS_DEVICE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def outputs(line):
+    """What a line says it writes."""
+    words = shlex.split(line)
+    return [words[words.index("-o") + 1]] if "-o" in words else []
+
+
+def prepare(folder, name):
+    if name == "show":
+        evs_cli.prune_video("samples/crossing.mp4", num_frames=4, size=56, output=folder / "crossing.pt")
+
+
+def test_every_command_has_examples_of_itself():
+    for name, module in COMMANDS.items():
+        assert len(module.EXAMPLES) >= 2, name
+        for line in module.EXAMPLES:
+            assert shlex.split(line)[:2] == ["evs", name]
+
+
+def test_every_module_with_examples_is_a_command():
+    for info in pkgutil.iter_modules(evs_cli.cli.__path__):
+        module = importlib.import_module(f"evs_cli.cli.{info.name}")
+        assert hasattr(module, "EXAMPLES") == (module in COMMANDS.values()), info.name
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])
+def test_an_example_runs(folder, monkeypatch, capsys, name, line):
+    """As it stands but for smaller frames, which no line may depend on."""
+    monkeypatch.setattr("evs_cli.encoders.plain.DEFAULT_SIZE", 56)
+    prepare(folder, name)
+    assert app.main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert out
+    assert "Error" not in err
+    for output in outputs(line):
+        path = folder / output
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        assert files
+        for file in files:
+            try:
+                evs_cli.load(file)
+            except EvsError as error:
+                pytest.fail(f"{file.name}: {error}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])
+def test_an_example_runs_as_a_process(folder, name, line):
+    prepare(folder, name)
+    done = subprocess.run(
+        [sys.executable, "-m", "evs_cli.cli.app", *shlex.split(line)[1:]],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert all((folder / output).exists() for output in outputs(line))
