@@ -120,7 +120,7 @@ def _check_tensors(pruned: PrunedVideo) -> None:
     }
     mask = pruned.retention_mask
     if isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and tuple(mask.shape) == pruned.token_grid_thw:
-        _require(int(mask.sum()) == kept, f"embeddings have {kept} rows, the retention mask keeps {int(mask.sum())}")
+        _require(int(mask.sum()) == kept, f"{kept} embeddings, the retention mask keeps {int(mask.sum())}")
     for key, (shape, dtype) in expected.items():
         tensor = getattr(pruned, key)
         is_right = isinstance(tensor, torch.Tensor) and tuple(tensor.shape) == shape and tensor.dtype == dtype

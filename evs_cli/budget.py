@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
+from evs_cli.cost import CostReport, cost_report, read_language_model
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
-from evs_cli.errors import UsageError
+from evs_cli.errors import ModelError, UsageError
 from evs_cli.video.sampling import FrameSelection, SamplingRequest, select_frames
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class RateBudget:
     """L, length of ``input_ids``."""
     context_share: float | None
     """L over the context limit; None where no limit is known."""
+    cost: CostReport | None
+    """Cache, prefill and vision work, and the rows on disk; None where the model's sizes are not known to evs."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,7 @@ def budget(
     rates: Sequence[float],
     *,
     context_limit: int | None = None,
+    kv_budget_bytes: int | None = None,
 ) -> BudgetReport:
     """Count one sampled video for one model.
 
@@ -188,6 +192,7 @@ def budget(
         options: the user's options for the model.
         rates: rates to count at, each ``0 <= q < 1``.
         context_limit: longest sequence allowed; None takes the model's own, where its configuration says one.
+        kv_budget_bytes: memory for caches, to tell how many such prompts fit.
 
     Raises:
         UsageError: a rate outside [0, 1), or options the model has no use for.
@@ -207,20 +212,35 @@ def budget(
         separator_tokens=video_part.layout.sequence_length - plan.total_tokens,
         text_tokens=plan.layout.sequence_length - video_part.layout.sequence_length,
         context_limit=limit,
-        rates=tuple(_rate_budget(plan, q, limit) for q in rates),
+        rates=tuple(_rate_budget(plan, q, limit, _cost(plan, q, encoder, kv_budget_bytes)) for q in rates),
         notes=(*sampled.warnings, *sampled.selection.notes, *plan.notes),
     )
 
 
 def model_context_limit(encoder: VideoEncoder) -> int | None:
     """``max_position_embeddings`` of the language model, or None for a plain encoder."""
-    config = encoder.source.config
-    text = config.get("text_config") or config.get("llm_config") or config
-    limit = text.get("max_position_embeddings") if encoder.has_language_model else None
-    return int(limit) if limit else None
+    try:
+        language = read_language_model(encoder.source.config) if encoder.has_language_model else None
+    except ModelError:  # a language model of a kind the costs do not know
+        return None
+    return None if language is None else language.context_limit_tokens
 
 
-def _rate_budget(plan: EncodePlan, q: float, limit: int | None) -> RateBudget:
+def _cost(plan: EncodePlan, q: float, encoder: VideoEncoder, kv_budget_bytes: int | None) -> CostReport | None:
+    try:
+        return cost_report(
+            encoder.source.config,
+            unpruned_tokens=plan.sequence_length(),
+            pruned_tokens=plan.sequence_length(q),
+            retained_video_tokens=plan.retained_tokens(q),
+            patch_grid_thw=plan.model_grid_thw,
+            kv_budget_bytes=kv_budget_bytes,
+        )
+    except ModelError:  # sizes that config.json does not tell
+        return None
+
+
+def _rate_budget(plan: EncodePlan, q: float, limit: int | None, cost: CostReport | None) -> RateBudget:
     q, length = check_pruning_rate(q), plan.sequence_length(q)
     return RateBudget(
         q=q,
@@ -228,6 +248,7 @@ def _rate_budget(plan: EncodePlan, q: float, limit: int | None) -> RateBudget:
         exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw[0], q),
         sequence_length=length,
         context_share=None if limit is None else length / limit,
+        cost=cost,
     )
 
 

@@ -82,12 +82,25 @@ class BudgetJob:
         )
         self.encoder.check_options(request.options)
 
-    def plan(self, subjects: Sequence[Subject], rates: Sequence[float], context: int | None) -> Iterator[BudgetOutcome]:
+    def plan(
+        self,
+        subjects: Sequence[Subject],
+        rates: Sequence[float],
+        context: int | None,
+        kv_budget_bytes: int | None = None,
+    ) -> Iterator[BudgetOutcome]:
         """A report a video; a video that fails is an outcome with an error where there are several."""
         for subject in subjects:
             try:
                 sampled = self._resample(subject)(self.request.sampling)
-                report = budget(sampled, self.encoder, self.request.options, rates, context_limit=context)
+                report = budget(
+                    sampled,
+                    self.encoder,
+                    self.request.options,
+                    rates,
+                    context_limit=context,
+                    kv_budget_bytes=kv_budget_bytes,
+                )
                 yield BudgetOutcome(sampled.source.name, report)
             except EvsError as error:
                 if len(subjects) == 1:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -40,14 +42,19 @@ class Sink:
     def __init__(self, style: OutputStyle | None = None) -> None:
         self.style = style or OutputStyle()
         no_color = True if self.style.no_color else None  # None leaves NO_COLOR and TERM=dumb to Rich
-        self._out = _console(sys.stdout, no_color)
-        self._err = _console(sys.stderr, no_color, is_error=True)
+        self._out = _console(sys.stdout or _closed(), no_color)
+        self._err = _console(sys.stderr or _closed(), no_color, is_error=True)
         self._bar: RichProgress | None = None
 
     @property
     def is_terminal(self) -> bool:
         """Whether stdout is one: tables have lines and colours there."""
-        return self._out.is_terminal
+        return bool(self._out.file.isatty())  # FORCE_COLOR makes Rich call a pipe a terminal; it has no width
+
+    @property
+    def width(self) -> int:
+        """Columns of stdout; practically endless off a terminal."""
+        return self._out.width
 
     @property
     def is_human(self) -> bool:
@@ -60,7 +67,7 @@ class Sink:
 
     def result(self, renderable: RenderableType) -> None:
         """Print a table or text to stdout."""
-        if self._out.is_terminal:
+        if self.is_terminal:
             with self._progress_hidden():
                 self._out.print(renderable)
             return
@@ -185,11 +192,16 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?", "`")) else text + "."
 
 
+def _closed() -> TextIO:
+    """Where text goes whose stream the caller closed (``>&-``)."""
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
 def _console(stream: Any, no_color: bool | None, *, is_error: bool = False) -> Console:
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")  # a stream that knows no block characters shows ? and goes on
     console = Console(file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False)
-    if not console.is_terminal:
+    if not stream.isatty():
         console = Console(
             file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False, width=_PLAIN_WIDTH
         )

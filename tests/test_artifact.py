@@ -82,6 +82,8 @@ def make_pruned(*, q=0.5, dtype=torch.float32, num_levels=2, num_extras=2, posit
         temporal_patch_size=2,
         placeholder_token_id=PLACEHOLDER,
         modality="video",
+        features_are_batched=False,
+        token_inputs={},
         q=q,
         method="evs",
         min_dissimilarity=None,
@@ -131,6 +133,20 @@ def test_round_trip(tmp_path, suffix, dtype, levels, extras, positions):
     size = evs_cli.save(pruned, path)
     assert size == path.stat().st_size
     assert_same(evs_cli.load(path), pruned)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_further_inputs_of_the_language_model_come_back(tmp_path, suffix):
+    made = make_pruned()
+    kinds = torch.arange(made.sequence_length)
+    evs_cli.save(dataclasses.replace(made, token_inputs={"token_kinds": kinds}), tmp_path / f"out{suffix}")
+    loaded = evs_cli.load(tmp_path / f"out{suffix}")
+    assert list(loaded.token_inputs) == ["token_kinds"]
+    assert torch.equal(loaded.token_inputs["token_kinds"], kinds)
+    short = dataclasses.replace(made, token_inputs={"token_kinds": kinds[1:]})
+    evs_cli.save(short, tmp_path / f"short{suffix}")
+    with pytest.raises(ArtifactError, match=r"token_inputs\.token_kinds"):
+        evs_cli.load(tmp_path / f"short{suffix}")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -499,7 +515,9 @@ def test_a_field_that_is_missing(tmp_path, name):
     refused(tmp_path, record, name)
 
 
-@pytest.mark.parametrize("name", [name for name in FIELDS if name != "deepstack_embeddings"])  # none is a legal number
+@pytest.mark.parametrize(
+    "name", [name for name in FIELDS if name not in ("deepstack_embeddings", "token_inputs")]
+)  # none is a legal number
 def test_a_field_that_is_missing_in_safetensors(tmp_path, name):
     tensors, rest = artifact._split_tensors(record_of())
     tensors = {key: value for key, value in tensors.items() if not key.startswith(name)}

@@ -297,7 +297,6 @@ def test_an_unknown_command_is_guessed(evs):
         ("prune", "--nope", "x.mp4"),
         ("prune", "x.mp4", "--q", "abc"),
         ("prune", "x.mp4", "--format"),
-        ("sweep", "a.mp4", "b.mp4"),
         ("show", "a.pt", "b.pt"),
         ("models", "extra"),
         ("--nope",),
@@ -511,7 +510,7 @@ def test_a_reader_that_is_gone_is_no_error(command):
 def test_a_full_disk_under_stdout_is_no_bug_of_evs(command):
     done = shell(f"$EVS {command} > /dev/full")
     assert done.returncode == 1
-    assert "No space left" in done.stderr
+    assert "no space left" in done.stderr.lower()
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
 

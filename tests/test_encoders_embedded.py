@@ -126,12 +126,12 @@ def test_a_cache_that_cannot_be_made_is_an_error_in_our_words(tmp_path, monkeypa
 def test_a_full_disk_is_an_error_in_our_words_and_leaves_nothing(empty_cache, monkeypatch):
     def fill(folder, _state):
         (folder / "config.json").write_text("{}")
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "no space left on device")
 
     monkeypatch.setattr(embedded, "read_backbone", lambda _: {})
     monkeypatch.setattr(embedded, "_write_checkpoint", fill)
     try:
-        with pytest.raises(ModelError, match="No space left on device"):
+        with pytest.raises(ModelError, match="no space left on device"):
             embedded.convert_once()
     finally:
         assert list(empty_cache.iterdir()) == []

@@ -44,9 +44,5 @@ def command(
         numbers = numbers_of(frames, height, width, duration, source_fps)
         (subject,) = subjects_of([] if video is None else [video], None, numbers)
         job = BudgetJob(make_request(**request))
-        render_fit(
-            job.fit(
-                subject, fit_request(job.encoder, one_of("--context", context, context_alias), max_tokens, reserve)
-            ),
-            sink,
-        )
+        limit = one_of("--context", context, context_alias)
+        render_fit(job.fit(subject, fit_request(job.encoder, limit, max_tokens, reserve)), sink)

@@ -118,7 +118,8 @@ Rate = Annotated[
     float | None,
     typer.Option(
         "--q",
-        help="Share of the video tokens to drop, 0 <= q < 1; also --pruning-rate, --video-pruning-rate. Default: the model's own, else 0.7.",
+        help="Share of the video tokens to drop, 0 <= q < 1; also --pruning-rate, --video-pruning-rate. "
+        "Default: the model's own, else 0.7.",
         rich_help_panel=_PRUNING,
     ),
 ]
@@ -192,6 +193,10 @@ Context = Annotated[
     ),
 ]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Longest prompt allowed.", rich_help_panel=_BUDGET)]
+KvBudget = Annotated[
+    float | None,
+    typer.Option("--kv-budget", help="GiB of memory for caches: how many such prompts fit.", rich_help_panel=_BUDGET),
+]
 Reserve = Annotated[
     int,
     typer.Option("--reserve", help="Tokens of the context kept for the answer.", rich_help_panel=_BUDGET),

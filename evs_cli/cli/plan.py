@@ -6,7 +6,7 @@ from typing import Any
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output, with_source
-from evs_cli.cli.values import one_of, plan_rates
+from evs_cli.cli.values import gib, one_of, plan_rates
 from evs_cli.console import Sink
 
 EXAMPLES = (
@@ -28,6 +28,7 @@ def command(
     keep: o.Keep = None,
     context: o.Context = None,
     context_alias: o.ContextAlias = None,
+    kv_budget: o.KvBudget = None,
     frames: o.Frames = None,
     height: o.Height = None,
     width: o.Width = None,
@@ -48,4 +49,5 @@ def command(
         job = BudgetJob(make_request(**request))
         rates = plan_rates(one_of("--q", q, q_alias), keep, job.encoder)
         limit = one_of("--context", context, context_alias)
-        render_plan(job.plan(subjects, rates, limit), sink, limit)
+        budget_bytes = None if kv_budget is None else gib(kv_budget)
+        render_plan(job.plan(subjects, rates, limit, budget_bytes), sink, limit)

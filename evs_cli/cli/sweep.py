@@ -9,6 +9,7 @@ from evs_cli.cli.shared import with_models, with_output
 from evs_cli.cli.values import one_of
 from evs_cli.console import Sink
 
+DEFAULT_RATES = "0:0.9:0.1"
 EXAMPLES = (
     "evs sweep samples/crossing.mp4 --q 0:0.9:0.1",
     "evs sweep samples/slides.mp4 --q 0.5,0.9,0.95 --quality --format csv",
@@ -44,7 +45,8 @@ def command(
         from evs_cli.report.sweep import render_sweeps
         from evs_cli.sweep import SweepJob, parse_rates, run_sweep
 
-        rates = parse_rates(one_of("--q", q, q_alias) or "0:0.9:0.1")
+        asked = one_of("--q", q, q_alias)
+        rates = parse_rates(DEFAULT_RATES if asked is None else asked)
         picture = None if plot is None else Path(plot)
         if picture is not None:
             check_plot_path(picture, overwrite=force)

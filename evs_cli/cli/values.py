@@ -74,3 +74,16 @@ def one_of(option: str, value: T | None, alias: T | None) -> T | None:
     if value is not None and alias is not None:
         raise UsageError(f"{option} is given twice, once by an alias. Give it once.")
     return alias if value is None else value
+
+
+def gib(size: float) -> int:
+    """Bytes of a size in GiB.
+
+    Raises:
+        UsageError: a size that is not above 0.
+    """
+    from evs_cli.errors import UsageError
+
+    if not 0 < size < float("inf"):
+        raise UsageError(f"Invalid size {size:g} GiB. Expected more than 0.")
+    return round(size * 2**30)

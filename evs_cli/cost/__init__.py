@@ -13,3 +13,20 @@ from evs_cli.cost.report import (
     recurrent_state_bytes,
 )
 from evs_cli.cost.vision import VisionFlops, VisionTower, read_vision_tower
+
+__all__ = [
+    "CostReport",
+    "LanguageModel",
+    "PrefillFlops",
+    "PromptCost",
+    "VisionFlops",
+    "VisionTower",
+    "cost_report",
+    "embedding_bytes",
+    "kv_cache_bytes",
+    "prefill_flops",
+    "prompts_in_budget",
+    "read_language_model",
+    "read_vision_tower",
+    "recurrent_state_bytes",
+]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evs_cli.budget import BudgetReport
     from evs_cli.budget_job import BudgetOutcome
     from evs_cli.console import Sink
+    from evs_cli.cost import CostReport, PromptCost
     from evs_cli.fit import FitChoice, FitReport
 
 _SHOWN_FRAMES = 8
@@ -88,7 +89,34 @@ def _plan_view(report: BudgetReport) -> RenderableType:
             f"q = {rate.q:g}",
             f"{rate.retained_tokens:,} video tokens{note}, sequence {rate.sequence_length:,}{share}{over}",
         )
+        if rate.cost is not None and rate.cost.pruned is not None:
+            grid.add_row("", _cost_text(rate.cost, rate.cost.pruned))
+    vision = next((rate.cost.vision_flops for rate in report.rates if rate.cost), None)
+    if vision is not None:
+        grid.add_row("vision", f"{_tflops(vision)} at any rate: frames are encoded whole before they are ranked")
     return Group(Text(f"{report.source.name}  ({report.model})", style="bold"), grid)
+
+
+def _cost_text(cost: CostReport, pruned: PromptCost) -> str:
+    """Cache and prefill of one rate, and how many such prompts a budget holds."""
+    parts = [f"KV cache {_mib(pruned.kv_cache_bytes)} ({cost.kv_dtype})"]
+    if pruned.recurrent_state_bytes:
+        parts.append(f"state {_mib(pruned.recurrent_state_bytes)}")
+    ratio = cost.prefill_flops_ratio
+    parts.append(
+        f"prefill {_tflops(pruned.prefill_flops)}" + ("" if ratio in (None, 1.0) else f" ({ratio:.0%} of q = 0)")
+    )
+    if pruned.prompts_in_kv_budget is not None and cost.kv_budget_bytes is not None:
+        parts.append(f"{pruned.prompts_in_kv_budget:,} such prompts in {cost.kv_budget_bytes / 2**30:g} GiB")
+    return ", ".join(parts)
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:,.1f} MiB"
+
+
+def _tflops(flops: int) -> str:
+    return f"{flops / 1e12:,.2f} TFLOP"
 
 
 def _frames_text(report: BudgetReport) -> str:
@@ -132,10 +160,22 @@ def _csv_rows(report: BudgetReport) -> list[dict[str, Any]]:
             "separator_tokens": report.separator_tokens,
             "text_tokens": report.text_tokens,
             "context_limit": report.context_limit,
-            **asdict(rate),
+            **{key: value for key, value in asdict(rate).items() if key != "cost"},
+            **_cost_columns(rate.cost),
         }
         for rate in report.rates
     ]
+
+
+def _cost_columns(cost: CostReport | None) -> dict[str, Any]:
+    """The costs of a CSV row: the pruned prompt's, the vision part's, the rows' on disk."""
+    pruned = None if cost is None else cost.pruned
+    names = ("kv_cache_bytes", "recurrent_state_bytes", "prefill_flops", "prompts_in_kv_budget")
+    return {
+        **{name: None if pruned is None else getattr(pruned, name) for name in names},
+        "vision_flops": None if cost is None else cost.vision_flops,
+        "embedding_bytes": None if cost is None else cost.embedding_bytes,
+    }
 
 
 def render_fit(report: FitReport, sink: Sink) -> None:

@@ -39,7 +39,7 @@ def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | Non
         done.append(outcome)
         if sink.style.format == "table":
             sink.result(Text(f"{outcome.video}  ({outcome.model})", style="bold"))
-            sink.result(sweep_table(outcome.rows, is_terminal=sink.is_terminal))
+            sink.result(sweep_table(outcome.rows, is_terminal=sink.is_terminal, width=sink.width))
     is_single = len(done) == 1 and not failed
     if sink.style.format == "json":
         sink.json(_single_document(done[0]) if is_single else _document(done, failed))
@@ -57,8 +57,8 @@ def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | Non
         raise SomeVideosFailedError(f"{len(failed)} of {len(failed) + len(done)} sweeps failed: {', '.join(failed)}")
 
 
-def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool) -> Table:
-    """A row a rate, with the change kept as a curve; columns without values are left out."""
+def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool, width: int) -> Table:
+    """A row a rate, with the change kept as a curve where ``width`` has room; columns without values are left out."""
     has_context = any(row.context_share is not None for row in rows)
     has_quality = any(row.quality is not None for row in rows)
     table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
@@ -68,6 +68,7 @@ def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool) -> Table:
     headings += ["coverage", "p5", "drift a frame"] if has_quality else []
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
+    has_curve = width >= sum(len(heading) + 2 for heading in headings) + _CURVE_WIDTH + len("  knee  ")
     table.add_column("", no_wrap=True)
     for row in rows:
         cells = [f"{row.q:g}", f"{row.retained_tokens:,}", f"{row.retained_share:.1%}", f"{row.sequence_length:,}"]
@@ -75,7 +76,8 @@ def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool) -> Table:
         cells += [str(row.empty_frames), str(row.longest_empty_run), f"{row.noise_share:.1%}"]
         cells += [f"{row.dissimilarity_kept:.1%}"]
         cells += _quality_cells(row) if has_quality else []
-        table.add_row(*cells, curve(row.dissimilarity_kept) + ("  knee" if row.is_knee else ""))
+        bar = curve(row.dissimilarity_kept) + "  " if has_curve else ""
+        table.add_row(*cells, bar + ("knee" if row.is_knee else ""))
     return table
 
 
