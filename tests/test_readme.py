@@ -1,0 +1,94 @@
+"""The README tells the truth: its commands run, their output is what it shows, its code works."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from evs_cli.cli.app import main
+from evs_cli.core.pruned_video import PrunedVideo
+from evs_cli.encoders.registry import FAMILIES
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+OUTPUTS = dict(re.findall(r"<!-- output: (evs [^>]*) -->\n```text\n(.*?)```", README, re.DOTALL))
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the samples in it, as a clone's root has them."""
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    monkeypatch.chdir(tmp_path)
+    for name in ("EVS_MODEL", "EVS_DEVICE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def run(command, capsys):
+    code = main(shlex.split(command)[1:])
+    return code, capsys.readouterr().out
+
+
+def commands(verb):
+    return [command for command in OUTPUTS if command.split()[1] == verb]
+
+
+def test_there_is_output_of_every_command_that_counts():
+    assert {command.split()[1] for command in OUTPUTS} == {"prune", "sweep", "plan", "fit"}
+
+
+@pytest.mark.parametrize("command", [*commands("plan"), *commands("fit")])
+def test_what_is_planned_is_shown_to_the_letter(command, folder, capsys):
+    code, out = run(command, capsys)
+    assert code == 0
+    assert [line.rstrip() for line in out.splitlines()] == OUTPUTS[command].splitlines()
+
+
+@pytest.mark.parametrize("command", commands("prune"))
+def test_what_is_pruned_is_shown(command, folder, capsys):
+    """The counts to the letter; times, norms and which tokens win depend on the machine."""
+    code, out = run(command, capsys)
+    assert code == 0
+    shown, ran = OUTPUTS[command].splitlines(), out.splitlines()
+    labels = ("rate", "frames", "tokens  ", "sequence", "samples/")
+    assert [line for line in ran if line.startswith(labels)] == [line for line in shown if line.startswith(labels)]
+    assert [line.split()[0] for line in ran] == [line.split()[0] for line in shown]
+
+
+@pytest.mark.parametrize("command", commands("sweep"))
+def test_what_is_swept_is_shown(command, folder, capsys):
+    """Rates, tokens, shares and lengths to the letter; the rest depends on the machine in its last digit."""
+    code, out = run(command, capsys)
+    assert code == 0
+    shown, ran = OUTPUTS[command].splitlines(), out.splitlines()
+    assert ran[:2] == shown[:2]
+    assert [line.split()[:4] for line in ran[2:]] == [line.split()[:4] for line in shown[2:]]
+
+
+# What needs a model that only a hub has is tested on small ones: test_model_inputs.py, test_integration_mixin.py.
+RUNNABLE = [block for block in PYTHON if "model." not in block and "enable_evs" not in block]
+
+
+@pytest.mark.parametrize("code", RUNNABLE, ids=lambda code: code[:40])
+def test_the_python_runs(code, folder):
+    exec(compile(code, "README.md", "exec"), {})
+
+
+def test_every_command_and_family_and_field_is_named():
+    from evs_cli.cli.app import _COMMANDS
+
+    for name in _COMMANDS:
+        assert f"`evs {name}" in README, name
+    for name in FAMILIES:
+        assert f"`{name.removesuffix('_vision_model')}`" in README, name
+    for name in PrunedVideo.__dataclass_fields__:
+        assert f"`{name}`" in README, name
+
+
+def test_what_it_points_at_is_there():
+    for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / path).is_file(), path
+    for path in re.findall(r"`((?:tests|evs_cli|samples)/[\w./]+\.\w+)`", README):
+        assert (ROOT / path).is_file(), path
