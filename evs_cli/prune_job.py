@@ -6,7 +6,7 @@ In: videos, a rate, an output, a ``SessionRequest``. Out: a ``PruneOutcome`` a v
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,23 +115,15 @@ def run_job(job: PruneJob, progress: Progress, *, dry_run: bool = False) -> Iter
         except EvsError as error:
             if len(job.videos) == 1:
                 raise
-            yield PruneOutcome(video, output, job.request.model, q, q_source, error=error)
+            yield replace(base, error=error)
 
 
 def _dry(base: PruneOutcome, session: Session) -> PruneOutcome:
     timings = Timings()
     with opened(base.video) as source:
         plan = session.plan(source, timings)
-    return PruneOutcome(
-        base.video,
-        base.output,
-        base.model,
-        base.q,
-        base.q_source,
-        plan=plan,
-        is_at_most=session.rule.min_dissimilarity is not None,
-        timings_seconds=timings.seconds,
-    )
+    is_at_most = session.rule.min_dissimilarity is not None
+    return replace(base, plan=plan, is_at_most=is_at_most, timings_seconds=timings.seconds)
 
 
 def _prune(base: PruneOutcome, session: Session, overwrite: bool) -> PruneOutcome:
@@ -144,13 +136,4 @@ def _prune(base: PruneOutcome, session: Session, overwrite: bool) -> PruneOutcom
     if base.output is not None:
         with timings.measure("write"):
             size = artifact.save(pruned, base.output, overwrite=overwrite)
-    return PruneOutcome(
-        base.video,
-        base.output,
-        base.model,
-        base.q,
-        base.q_source,
-        pruned=pruned,
-        output_bytes=size,
-        timings_seconds=timings.seconds,
-    )
+    return replace(base, pruned=pruned, output_bytes=size, timings_seconds=timings.seconds)

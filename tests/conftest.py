@@ -37,3 +37,25 @@ def tiny_family(tiny_model):
         return families[model_type]
 
     return family_of
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch):
+    """No setting of the machine reaches a test, and no test's reaches another."""
+    for name in ("EVS_DEBUG", "EVS_MODEL", "EVS_DEVICE", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def evs(capsys):
+    """Run a command line: exit code, stdout, stderr."""
+
+    from evs_cli.cli.app import main
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run

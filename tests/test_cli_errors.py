@@ -12,7 +12,6 @@ import torch
 from video_files import video
 
 import evs_cli
-from evs_cli.cli.app import main
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.errors import ArtifactError, BudgetError, EvsError, ModelError, UsageError, VideoError
 
@@ -20,26 +19,6 @@ ROOT = Path(__file__).resolve().parents[1]
 CROSSING = str(ROOT / "samples" / "crossing.mp4")
 FAST = ("--num-frames", "4", "--size", "56")
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch):
-    """No setting of the machine reaches a test, and no test's reaches another."""
-    for name in ("EVS_DEBUG", "EVS_MODEL", "EVS_DEVICE", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def evs(capsys):
-    """Run a command line: exit code, stdout, stderr."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def only_error(code, expected, out, err):

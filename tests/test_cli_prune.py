@@ -15,7 +15,6 @@ import torch
 from video_files import video
 
 import evs_cli
-from evs_cli.cli.app import main
 from evs_cli.encoders.plain import PlainFrameEncoder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,26 +35,6 @@ ISSUE_KEYS = {
     "unpruned_sequence_length",
     "timings_seconds",
 }
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch):
-    """No setting of the machine reaches a test, and no test's reaches another."""
-    for name in ("EVS_DEBUG", "EVS_MODEL", "EVS_DEVICE", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def evs(capsys):
-    """Run a command line: exit code, stdout, stderr."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

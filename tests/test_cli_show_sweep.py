@@ -10,33 +10,12 @@ import pytest
 import torch
 
 import evs_cli
-from evs_cli.cli.app import main
 from evs_cli.encoders.registry import FAMILIES
 from evs_cli.encoders.source import SHORT_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 CROSSING = str(ROOT / "samples" / "crossing.mp4")
 FAST = ("--num-frames", "4", "--size", "56")
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch):
-    """No setting of the machine reaches a test, and no test's reaches another."""
-    for name in ("EVS_DEBUG", "EVS_MODEL", "EVS_DEVICE", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def evs(capsys):
-    """Run a command line: exit code, stdout, stderr."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,6 @@ def folder(tmp_path, monkeypatch):
     """A folder with the samples in it, as a clone's root has them."""
     (tmp_path / "samples").symlink_to(ROOT / "samples")
     monkeypatch.chdir(tmp_path)
-    for name in ("EVS_MODEL", "EVS_DEVICE"):
-        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
