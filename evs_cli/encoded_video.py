@@ -49,12 +49,21 @@ class EncodedVideo:
     extra_embeddings: torch.Tensor
     """(E, D) rows that are no grid token, in the order of their placeholders."""
     ranking: Ranking
+    own_ranking: Ranking | None
+    """The ranking by the embeddings' own dtype, where scores of another were asked for."""
     zero_frames: tuple[int, ...]
     """Frames that hold an all-zero token."""
     position_ids: torch.Tensor | None
     """Positions of the unpruned sequence."""
     provenance: Mapping[str, Any]
     timings_seconds: Mapping[str, float]
+
+    def tokens_moved_by_score_dtype(self, q: float) -> int | None:
+        """Tokens kept at rate q that the embeddings' own dtype would have dropped; None where it scored itself."""
+        if self.own_ranking is None:
+            return None
+        ours, own = self.ranking.at(q).retention_mask, self.own_ranking.at(q).retention_mask
+        return int((ours & ~own).sum())
 
     def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
         """The pruned video at rate q, ``0 <= q < 1``; by EVS unless ``rule`` says otherwise."""

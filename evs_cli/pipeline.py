@@ -111,6 +111,7 @@ def encode_video(
         levels=run.levels(),
         extra_embeddings=run.extra_embeddings(),
         ranking=ranking,
+        own_ranking=run.own_ranking(),
         zero_frames=tuple(run.scorer.zero_frames),
         position_ids=encoder.position_ids(actual),
         provenance=provenance_of(plan, encoder, settings, options, run.batch_frames),
@@ -134,6 +135,9 @@ class _EncodeRun:
         self.plan, self.encoder, self.settings = plan, encoder, settings
         self.progress, self.timings = progress, timings
         self.scorer = DissimilarityScorer(score_dtype=settings.score_dtype)
+        # Beside another dtype, the embeddings' own: to say how many tokens the choice moves.
+        self._own_scorer = None if settings.score_dtype is None else DissimilarityScorer()
+        self._own_scores: list[torch.Tensor] = []
         tubelet = encoder.temporal_patch_size
         self.batch_frames = -(-settings.batch_frames // tubelet) * tubelet
         self.positions: list[int] = []
@@ -202,6 +206,7 @@ class _EncodeRun:
         levels = tokens.levels
         with self.timings.measure("rank"):
             self._scores.append(self.scorer.update(levels).cpu())
+            self._score_as_own(levels)
         num_frames = levels[0].shape[0]
         if not self._buffers:
             planned = self.plan.encode.token_grid_thw[0]
@@ -211,6 +216,16 @@ class _EncodeRun:
         self._filled += num_frames
         if tokens.extra is not None:
             self._extra.append(tokens.extra.cpu())
+
+    def _score_as_own(self, levels: tuple[torch.Tensor, ...]) -> None:
+        """Score in the embeddings' own dtype too; where that cannot be, another was asked for with reason."""
+        if self._own_scorer is None:
+            return
+        try:
+            self._own_scores.append(self._own_scorer.update(levels).cpu())
+        except ModelError:
+            self._own_scorer = None
+            self._own_scores.clear()
 
     def levels(self) -> tuple[torch.Tensor, ...]:
         """The embeddings, (T, h, w, D) a level."""
@@ -233,3 +248,11 @@ class _EncodeRun:
 
         with self.timings.measure("rank"):
             return Ranking(torch.cat(self._scores))
+
+    def own_ranking(self) -> Ranking | None:
+        """The ranking in the embeddings' own dtype, where another was asked for."""
+        import torch
+
+        from evs_cli.core.retention import Ranking
+
+        return Ranking(torch.cat(self._own_scores)) if self._own_scores else None

@@ -132,6 +132,11 @@ def _prune(base: PruneOutcome, session: Session, overwrite: bool) -> PruneOutcom
     timings = Timings(dict(encoded.timings_seconds))
     with timings.measure("rank"):
         pruned = encoded.prune(base.q, session.rule)
+    if moved := encoded.tokens_moved_by_score_dtype(base.q):
+        session.progress.notice(
+            f"{base.video}: scored in {session.request.score_dtype}, {moved:,} of {pruned.retained_tokens:,} kept "
+            "tokens are others than in the embeddings' own dtype."
+        )
     size: int | None = None
     if base.output is not None:
         with timings.measure("write"):
