@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import evs_cli.integration
 from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.core.retention import compute_retention_mask
+from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.integration import (
     EVS,
@@ -358,3 +359,29 @@ def test_imports_are_cheap(names, modules):
     code += f"print([name for name in {modules.split()!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("model_type", ["video_llama_3", "ernie4_5_vl_moe"])
+def test_a_model_that_merges_in_a_way_of_its_own_prunes_by_the_grid_it_makes(model_type):
+    from tiny_grid_models import grid_family
+    from tiny_models import DrawnClip, make_clip
+
+    family, clip = grid_family(model_type), make_clip(6, 84, 112)
+    inputs = family.own(DrawnClip(clip, seed=3))
+    whole = family.own_features(inputs).pooler_output[0]
+    enable_evs(family.whole, 0.5)
+    try:
+        pruned = family.own_features(inputs).pooler_output[0]
+    finally:
+        disable_evs(family.whole)
+    plan = family.encoder.plan(clip, EncodeOptions())
+    assert len(whole) == plan.total_tokens
+    assert len(pruned) == plan.retained_tokens(0.5)
+
+
+@pytest.mark.parametrize("model_type", ["llava_onevision", "llava_next_video", "video_llava"])
+def test_a_model_that_is_told_no_grid_is_refused_at_once(model_type):
+    from tiny_frame_models import frame_family
+
+    with pytest.raises(ModelError, match=r"is told no grid of its videos"):
+        enable_evs(frame_family(model_type).whole, 0.5)

@@ -7,6 +7,7 @@ from video_files import video
 
 import evs_cli
 from evs_cli.core.model_inputs import with_extra_rows
+from evs_cli.errors import UsageError
 
 # Sums over fewer keys: logits of up to 5 move by at most 4e-6 in float32 (measured); dropping other tokens, or placing
 # them elsewhere, moves them by more than 1e-2.
@@ -29,13 +30,13 @@ def logits_of(model, inputs):
         return model(**inputs).logits[0]
 
 
-def test_at_0_the_logits_are_those_of_the_unpruned_sequence(family):
+def test_at_0_two_runs_agree(family):
+    """That they equal the plain forward is in each family's own file, on the processor's own pixels."""
     whole = pruned_at(family, 0.0)
     logits = logits_of(family.whole, whole.model_inputs())
     assert logits.shape[0] == whole.sequence_length
     assert logits.isfinite().all()
     assert logits.abs().max() > 0.1
-    # A lower rate that keeps every token is the same run.
     assert torch.equal(logits, logits_of(family.whole, pruned_at(family, 0.0).model_inputs()))
 
 
@@ -123,3 +124,21 @@ def test_extra_rows_stand_at_their_placeholders(model_type, tiny_family):
     assert rows.shape[0] == len(places)
     for position, row in zip(pruned.extra_positions.tolist(), pruned.extra_embeddings, strict=True):
         assert torch.equal(rows[places.index(position)], row)
+
+
+def test_beams_and_samples_are_taken(family):
+    """transformers repeats the features for each, counting placeholders by the key they come under."""
+    pruned = pruned_at(family, 0.5)
+    never = [pruned.placeholder_token_id]
+    beams = family.whole.generate(**pruned.model_inputs(), max_new_tokens=2, num_beams=2, suppress_tokens=never)
+    assert beams.shape[1] > pruned.sequence_length
+    several = family.whole.generate(
+        **pruned.model_inputs(), max_new_tokens=2, do_sample=True, num_return_sequences=2, suppress_tokens=never
+    )
+    assert several.shape[0] == 2
+
+
+def test_a_plain_encoders_rows_are_refused():
+    pruned = evs_cli.prune_video(video("normal.mp4"), q=0.5, num_frames=2, size=56)
+    with pytest.raises(UsageError, match="a plain encoder's, with generic ids"):
+        pruned.model_inputs()

@@ -34,6 +34,8 @@ class RetentionRule:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise UsageError(f"Invalid method {self.method!r}. Expected one of {', '.join(METHODS)}.")
+        if not -(2**63) <= self.seed < 2**63:
+            raise UsageError(f"Invalid seed {self.seed}. Expected an integer of 64 bits.")
         floor = self.min_dissimilarity
         if floor is not None and not 0 <= floor <= 2:
             raise UsageError(f"Invalid min_dissimilarity {floor!r}. Expected 0 <= min_dissimilarity <= 2.")

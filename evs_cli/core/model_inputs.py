@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from evs_cli.errors import UsageError
+
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
 
@@ -25,7 +27,15 @@ def model_inputs(pruned: PrunedVideo, device: torch.device | str | None = None) 
         ``input_ids (1, L)``, ``attention_mask (1, L)`` of ones, ``mm_encoder_outputs``, and ``position_ids``:
         ``(1, L)``, or ``(4, 1, L)`` for mrope (the text's own positions over the three rows); none for recurrent
         models.
+
+    Raises:
+        UsageError: embeddings of a plain encoder, which no language model takes.
     """
+    if pruned.modality == "none":
+        raise UsageError(
+            "Invalid video for a language model: its embeddings are a plain encoder's, with generic ids. "
+            "Expected an artifact of a vision-language model."
+        )
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
     rows = with_extra_rows(pruned).to(device)

@@ -85,20 +85,29 @@ class PrunedSequence:
 
 
 def layouts_of_videos(
-    input_ids: npt.ArrayLike, placeholder_token_id: int, token_grids_thw: Sequence[tuple[int, int, int]]
+    input_ids: npt.ArrayLike,
+    placeholder_token_id: int,
+    token_grids_thw: Sequence[tuple[int, int, int]],
+    *,
+    is_video: npt.ArrayLike | None = None,
 ) -> list[SequenceLayout]:
     """The layouts of several videos in one sequence, in order: each owns as many placeholders as its grid has tokens.
 
     Args:
         input_ids: ``(L,)`` ids with every placeholder written out; other media stand there untouched.
-        placeholder_token_id: the id of the videos' placeholders, which no other medium of this sequence may use.
+        placeholder_token_id: the id of the videos' placeholders.
         token_grids_thw: ``(T, h, w)`` in tokens of each video.
+        is_video: ``(L,)`` bool that tells the videos' placeholders from an image's, for families that write both with
+            the same id (``mm_token_type_ids == 2``); None where no image uses it.
 
     Raises:
         UsageError: more or fewer placeholders than the grids have tokens.
     """
     ids: IntArray = np.asarray(input_ids, dtype=np.int64)
-    positions: IntArray = np.flatnonzero(ids == placeholder_token_id).astype(np.int64)
+    found = ids == placeholder_token_id
+    if is_video is not None:
+        found &= np.asarray(is_video, dtype=np.bool_)
+    positions: IntArray = np.flatnonzero(found).astype(np.int64)
     sizes = [t * h * w for t, h, w in token_grids_thw]
     if sum(sizes) != len(positions):
         raise UsageError(

@@ -55,7 +55,7 @@ class PrunedVideo:
     temporal_patch_size: int
     placeholder_token_id: int
     modality: str
-    """Key of the embeddings in the model's ``mm_encoder_outputs``: ``video``, or ``image``."""
+    """Key of the embeddings in the model's ``mm_encoder_outputs``, ``video`` or ``image``; ``none``: no model's."""
     features_are_batched: bool
     """Whether the model takes the embeddings as ``(1, K + E, D)``; else as a sequence of one ``(K + E, D)`` a video."""
     q: float

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
+NO_MODALITY = "none"
+"""Of features that no language model takes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Clip:
@@ -72,6 +75,8 @@ class EncodeOptions:
     """Whether the processor bounds each frame by its share of the whole video's budget."""
 
     def __post_init__(self) -> None:
+        if self.prompt is not None:
+            _check_text(self.prompt)
         for name in ("size", "frame_min_pixels", "frame_max_pixels", "video_min_pixels", "video_max_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -111,7 +116,8 @@ class EncodePlan:
     token_type_ids: npt.NDArray[np.int64] | None = None
     """(L,) int64 modality of each unpruned id (0 text, 2 video), for families whose positions depend on it."""
     modality: str = "video"
-    """Key of these features in the model's ``mm_encoder_outputs``: ``image`` where a video goes in as images."""
+    """Key of these features in the model's ``mm_encoder_outputs``: ``image`` where a video goes in as images, or
+    ``NO_MODALITY``."""
     features_are_batched: bool = False
     """Whether the model takes the features as ``(1, rows, D)``; else as a sequence of one ``(rows, D)`` a video."""
     token_inputs: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
@@ -240,6 +246,16 @@ class VideoEncoder(ABC):
                     f"{flag} has no effect on {self.source.name} ({self.source.model_type}). "
                     f"Expected one of its own options: {', '.join(allowed)}."
                 )
+
+
+def _check_text(prompt: object) -> None:
+    """Raise ``UsageError`` for a prompt that is no text, or holds bytes that were none (surrogates)."""
+    if not isinstance(prompt, str):
+        raise UsageError(f"Invalid prompt ({type(prompt).__name__}). Expected text.")
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError("Invalid prompt: it is not UTF-8. Expected text.") from error
 
 
 def require_same_count(found: int, expected: int, source: ModelSource, what: str) -> None:

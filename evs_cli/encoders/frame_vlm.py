@@ -85,7 +85,8 @@ class FrameVideoEncoder(VisionLanguageEncoder):
         # frame_size is what the processor would choose again: it does not depend on the clip.
         text = self.prompt_text(options)
         expanded, (height, width) = self._expand_video(clip)
-        ids = self.processor.tokenizer(text.replace(self.video_markup, expanded, 1))["input_ids"]
+        whole = text.replace(self.video_markup, expanded, 1)
+        ids = self.processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
         patch_rows, patch_columns = _two_sides(self.config.vision_config.patch_size)
         patches = (height // patch_rows, width // patch_columns)
         grid = (clip.num_frames, *self.token_sides(*patches))

@@ -18,6 +18,8 @@ class Glm4vEncoder(GridVideoEncoder):
 
     pixel_limits: ClassVar[tuple[str, str]] = VIDEO_PIXELS
     marks: ClassVar[tuple[str, str]] = ("video_start_token_id", "video_end_token_id")
+    # Beam search counts placeholders by the key, and these are image tokens; the forward takes either.
+    modality: ClassVar[str] = "image"
     supported_options: ClassVar[frozenset[str]] = frozenset({"prompt", *VIDEO_PIXELS})
 
     @property

@@ -35,6 +35,8 @@ class GridVideoEncoder(VisionLanguageEncoder):
     """Names, in the configuration, of the tokens around a video."""
     call_arguments: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Keyword arguments of every call of the video processor, whatever its configuration says."""
+    modality: ClassVar[str] = "video"
+    """Key of the features in the model's ``mm_encoder_outputs``."""
     token_inputs: ClassVar[tuple[str, ...]] = ()
     """Outputs of the processor, one value an id, that the language model takes beside the ids."""
 
@@ -73,7 +75,12 @@ class GridVideoEncoder(VisionLanguageEncoder):
     def _process(self, text: str, pixels: torch.Tensor, times: dict[str, Any], **arguments: Any) -> Mapping[str, Any]:
         """The processor's outputs for ``pixels`` (S, 3, H, W) of the meta device: ids and grid among them."""
         outputs: Mapping[str, Any] = self.processor(
-            text=[text], videos=[pixels], video_metadata=[times], do_sample_frames=False, **arguments
+            text=[text],
+            videos=[pixels],
+            video_metadata=[times],
+            do_sample_frames=False,
+            **self.tokenizer_arguments(text),
+            **arguments,
         )
         return outputs
 
@@ -113,6 +120,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
             prompt_seconds=self._prompt_seconds(filled, seconds_per_grid),
             seconds_per_grid=seconds_per_grid,
             token_type_ids=None if token_types is None else np.asarray(token_types[0], dtype=np.int64),
+            modality=self.modality,
             token_inputs={name: np.asarray(outputs[name][0], dtype=np.int64) for name in self.token_inputs},
             processing={**self.call_arguments, **arguments},
             notes=("One frame was repeated to fill a tubelet.",) if len(pts) > clip.num_frames else (),
@@ -154,12 +162,18 @@ class GridVideoEncoder(VisionLanguageEncoder):
         arguments: dict[str, Any] = {}
         if plan.seconds_per_grid is not None:
             arguments["second_per_grid_ts"] = torch.tensor([plan.seconds_per_grid])
-        positions, _ = self._model.get_rope_index(
-            torch.from_numpy(plan.layout.input_ids)[None],
-            torch.from_numpy(plan.token_type_ids)[None],
-            video_grid_thw=torch.tensor([plan.model_grid_thw]),
-            **arguments,
-        )
+        try:
+            positions, _ = self._model.get_rope_index(
+                torch.from_numpy(plan.layout.input_ids)[None],
+                torch.from_numpy(plan.token_type_ids)[None],
+                video_grid_thw=torch.tensor([plan.model_grid_thw]),
+                **arguments,
+            )
+        except (TypeError, ValueError, RuntimeError, StopIteration) as error:  # marks that a chat template left out
+            raise ModelError(
+                f"cannot place the video of {self.source.name}: its own get_rope_index does not follow the prompt.",
+                hint="Its chat template may leave out the marks around a video; try without --prompt.",
+            ) from error
         ids: torch.Tensor = positions[:, 0].long()
         return ids
 

@@ -67,7 +67,9 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             },
             0,
         )
-        text = self.prompt_text(options).replace(self.video_markup, expanded, 1)
+        text = self.prompt_text(options)
+        whole = text.replace(self.video_markup, expanded, 1)
+        ids = self.processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
         grid = (num_tubelets, height // patch // merge, width // patch // merge)
         pts = fill_tubelets(clip.pts_seconds, self.temporal_patch_size)
         return EncodePlan(
@@ -76,7 +78,7 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             model_grid_thw=(num_tubelets, height // patch, width // patch),
             spatial_merge_size=merge,
             temporal_patch_size=self.temporal_patch_size,
-            layout=self.layout(self.processor.tokenizer(text)["input_ids"], num_tubelets, int(np.prod(grid))),
+            layout=self.layout(ids, num_tubelets, int(np.prod(grid))),
             pts_seconds=clip.pts_seconds,
             # Both times of a tubelet are written; the first one stands for it, to the hundredth that is printed.
             prompt_seconds=seconds([float(f"{round(1000 * t) / 1000:.2f}") for t in pts[:: self.temporal_patch_size]]),

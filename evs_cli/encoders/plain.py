@@ -16,7 +16,7 @@ import numpy as np
 
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders import embedded
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
+from evs_cli.encoders.base import NO_MODALITY, Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
 from evs_cli.encoders.loading import loading_errors, quiet_transformers, refuse_missing
 from evs_cli.encoders.source import checkpoint_file
 from evs_cli.encoders.weights import WeightsRead
@@ -106,6 +106,7 @@ class PlainFrameEncoder(VideoEncoder):
             layout=generic_layout(grid[0], grid[1] * grid[2]),
             pts_seconds=clip.pts_seconds,
             prompt_seconds=seconds(clip.pts_seconds),
+            modality=NO_MODALITY,
         )
 
     @property

@@ -40,7 +40,8 @@ class VideoLlama3Encoder(GridVideoEncoder):
         num_tokens = int(inputs["video_grid_thw"][0].prod()) // int(video.merge_size) ** 2
         inputs["video_compression_mask"] = torch.ones(num_tokens, dtype=torch.bool)
         expanded = text.replace(self.video_markup, self.processor.replace_video_token(inputs, 0), 1)
-        return {"input_ids": self.processor.tokenizer([expanded])["input_ids"], **inputs}
+        ids = self.processor.tokenizer([expanded], **self.tokenizer_arguments(text))["input_ids"]
+        return {"input_ids": ids, **inputs}
 
     def _prompt_seconds(self, pts_seconds: FloatArray, seconds_per_grid: float | None) -> FloatArray:
         """Each frame's time in whole milliseconds, to the tenth the prompt prints."""

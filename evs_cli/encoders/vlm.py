@@ -99,12 +99,29 @@ class VisionLanguageEncoder(VideoEncoder):
                 hint="Leave out --prompt; the sequence is then the video's part alone.",
             )
         text = self._chat_text(options.prompt)
-        if self.processor.video_token not in text:
-            raise ModelError(
-                f"cannot build a prompt for {self.source.name}: its chat template leaves the video out.",
-                hint="Leave out --prompt; the sequence is then the video's part alone.",
-            )
+        faults = {
+            "leaves the video out": self.processor.video_token not in text,
+            "writes the video more than once": text.count(self.processor.video_token) > 1,
+            "leaves the prompt out": options.prompt.strip() not in text,
+        }
+        for fault, is_so in faults.items():
+            if is_so:
+                raise ModelError(
+                    f"cannot build a prompt for {self.source.name}: its chat template {fault}.",
+                    hint="Leave out --prompt; the sequence is then the video's part alone.",
+                )
         return text
+
+    def tokenizer_arguments(self, text: str) -> dict[str, bool]:
+        """Whether the tokenizer adds its start token to ``text``, before expansion, as transformers decides it.
+
+        Not where a chat template has written it already, as ``apply_chat_template(tokenize=True)`` sees to; and not
+        to the video's part alone, which is a piece of a sequence.
+        """
+        start = self.processor.tokenizer.bos_token
+        is_piece = text == self.video_markup
+        has_start = start is not None and text.startswith(start)
+        return {"add_special_tokens": False} if is_piece or has_start else {}
 
     def _chat_text(self, prompt: str) -> str:
         """The chat template's text for a video and a prompt."""

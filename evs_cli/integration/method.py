@@ -80,7 +80,7 @@ def _token_grids(
         own: Sequence[TokenGrid] = model.evs_token_grids(arguments, num_rows)
         return own
     if arguments.get("video_grid_thw") is not None:
-        return merged_grids(arguments["video_grid_thw"], spatial_merge_size)
+        return _told_grids(model, arguments, spatial_merge_size)
     if arguments.get("frames_per_video") is not None:
         return _square_grids([int(n) for n in arguments["frames_per_video"]], num_rows)
     if "items" in arguments:
@@ -92,6 +92,26 @@ def _token_grids(
         "frames_per_video, or items with thw_grids.",
         hint="A model with another signature says its grids by a method evs_token_grids(arguments, num_rows).",
     )
+
+
+def _told_grids(model: Any, arguments: Mapping[str, Any], spatial_merge_size: int) -> Sequence[TokenGrid]:
+    """Token grids out of ``video_grid_thw``: merged by the call's own sizes where it tells some, in time as well."""
+    grids = [[int(n) for n in grid] for grid in arguments["video_grid_thw"]]
+    merges = arguments.get("video_merge_sizes")  # VideoLLaMA 3 merges videos by another size than images
+    sizes = [spatial_merge_size] * len(grids) if merges is None else [int(merge) for merge in merges]
+    vision = getattr(getattr(model, "config", None), "vision_config", None)
+    temporal = int(getattr(vision, "temporal_merge_size", None) or 1)  # ERNIE's resampler makes one frame of two
+    return [
+        merged_grids([[-(-t // temporal), height, width]], size)[0]
+        for (t, height, width), size in zip(grids, sizes, strict=True)
+    ]
+
+
+def says_its_grids(model: Any, method: Callable[..., Any]) -> bool:
+    """Whether a call of a feature method tells the grids of its videos, or the model has a way to."""
+    if hasattr(model, "evs_token_grids"):
+        return True
+    return any(name in inspect.signature(method).parameters for name in ("video_grid_thw", "frames_per_video", "items"))
 
 
 def _square_grids(frames_per_video: list[int], num_rows: int) -> list[TokenGrid]:
