@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evs_cli import artifact
-from evs_cli.budget import model_context_limit
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.session import Session, SessionRequest
@@ -75,12 +74,16 @@ def sweep_video(
     for q in rates:
         check_pruning_rate(q)
     session = Session(make_request(**request))
-    limit = model_context_limit(session.encoder)
-    return sweep(session.encode(video), rates, session.rule, context_limit=limit, with_quality=with_quality)
+    encoded = session.encode(video)
+    return sweep(encoded, rates, session.rule, encoder=session.encoder, with_quality=with_quality)
 
 
 def make_request(**request: Any) -> SessionRequest:
     """A ``SessionRequest`` from flat keywords: sampling and model options are told apart by their names."""
+    known = {*SamplingRequest.__dataclass_fields__, *EncodeOptions.__dataclass_fields__}
+    for name in request:
+        if name not in known and name not in SessionRequest.__dataclass_fields__:
+            raise TypeError(f"unexpected keyword {name!r}")
     sampling = {name: request.pop(name) for name in SamplingRequest.__dataclass_fields__ if name in request}
     options = {name: request.pop(name) for name in EncodeOptions.__dataclass_fields__ if name in request}
     return SessionRequest(sampling=SamplingRequest(**sampling), options=EncodeOptions(**options), **request)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from evs_cli.artifact_checks import check_pruned_video
-from evs_cli.errors import ArtifactError, UsageError
+from evs_cli.errors import ArtifactError
+from evs_cli.output_file import check_output_file, replacing
 
 if TYPE_CHECKING:
     import torch
@@ -35,18 +34,9 @@ def check_output_path(path: Path, *, overwrite: bool) -> None:
 
     Raises:
         UsageError: a suffix other than ``.pt`` or ``.safetensors``.
-        ArtifactError: the file exists and ``overwrite`` is False, or it is a folder.
+        ArtifactError: the file exists and ``overwrite`` is False, it is a folder, or its folder cannot be written.
     """
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"Invalid output {path}: suffix {path.suffix!r}. Expected one of {', '.join(SUFFIXES)}.")
-    try:
-        is_folder, exists = path.is_dir(), path.exists()
-    except OSError as error:  # a name that is too long
-        raise _unwritable(path, error) from error
-    if is_folder:
-        raise ArtifactError(f"cannot write {path}: it is a folder.", hint="Give a file name.")
-    if exists and not overwrite:
-        raise ArtifactError(f"cannot write {path}: it exists already.", hint="--force overwrites it.")
+    check_output_file(path, SUFFIXES, overwrite=overwrite)
 
 
 def to_record(pruned: PrunedVideo) -> dict[str, Any]:
@@ -77,7 +67,7 @@ def save(pruned: PrunedVideo, path: str | os.PathLike[str], *, overwrite: bool =
     check_output_path(target, overwrite=overwrite)
     record = to_record(pruned)
     write = _write_pt if target.suffix == ".pt" else _write_safetensors
-    with _replacing(target) as file:
+    with replacing(target) as file:
         write(record, file)
     return target.stat().st_size
 
@@ -199,35 +189,3 @@ def _unreadable(path: Path) -> ArtifactError:
         f"cannot read {path.name}: it is damaged or no file that evs wrote.",
         hint="Give a .pt or .safetensors file that `evs prune -o` wrote.",
     )
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[IO[bytes]]:
-    """A temporary file beside ``target`` that takes its place when all is written; no reader sees half a file."""
-    temporary: str | None = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.stem[:40]}.", delete=False) as file:
-            temporary = file.name
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101 - a temporary file is private, an artifact is not
-        os.replace(temporary, target)  # noqa: PTH105
-        temporary = None
-    except OSError as error:
-        raise _unwritable(target, error) from error
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108
-
-
-def _unwritable(path: Path, error: OSError) -> ArtifactError:
-    return ArtifactError(f"cannot write {path}: {(error.strerror or str(error)).lower()}.")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

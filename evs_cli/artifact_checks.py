@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
@@ -68,6 +69,7 @@ def _present(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_plain(values: Mapping[str, Any]) -> None:
     """The values that are no tensors."""
+    from evs_cli.core.methods import METHODS
 
     def need(key: str, is_right: Callable[[Any], bool], expected: str) -> None:
         _require(is_right(values[key]), f"{key} is {_describe(values[key])}, expected {expected}")
@@ -83,6 +85,7 @@ def _check_plain(values: Mapping[str, Any]) -> None:
     for key in ("method", "modality"):
         need(key, lambda value: isinstance(value, str), "a string")
     need("features_are_batched", lambda value: isinstance(value, bool), "True or False")
+    need("method", lambda value: value in METHODS, f"one of {', '.join(METHODS)}")
     need("seed", lambda value: value is None or _is_int(value), "an integer or None")
     need("min_dissimilarity", lambda value: value is None or _is_number(value), "a number or None")
     need("q", _is_rate, "0 <= q < 1")
@@ -102,6 +105,7 @@ def _check_tensors(pruned: PrunedVideo) -> None:
         is_right = isinstance(tensor, torch.Tensor) and tensor.ndim == ndim
         _require(is_right, f"{key} is {_describe(tensor)}, expected a tensor of {ndim} dimensions")
     _require(pruned.embeddings.is_floating_point(), f"embeddings are {pruned.embeddings.dtype}, expected floats")
+    _require(pruned.embeddings.shape[1] > 0, "embeddings have no dimension")
     kept = pruned.embeddings.shape[0]
     extra, length, sampled = len(pruned.extra_embeddings), len(pruned.input_ids), len(pruned.frame_indices)
     expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
@@ -155,6 +159,7 @@ def _check_numbers(pruned: PrunedVideo) -> None:
         _require(bool(level.isfinite().all()), "deepstack_embeddings hold NaN or infinite values")
     indices = pruned.frame_indices
     _require(bool((indices >= 0).all() and (indices.diff() >= 0).all()), "frame_indices are negative or descend")
+    _require(bool((pruned.pts_seconds.diff() >= 0).all()), "pts_seconds descend")
     zero = pruned.zero_frames
     is_right = all(_is_int(frame) and 0 <= frame < num_frames for frame in zero) and list(zero) == sorted(set(zero))
     _require(is_right, f"zero_frames are {list(zero)!r}, expected ascending frames below {num_frames}")
@@ -216,10 +221,24 @@ def _check_sequence(pruned: PrunedVideo) -> None:
 
 def _check_counts(pruned: PrunedVideo) -> None:
     """What the records of counts say against what is there."""
+    for key in ("planned", "actual", "provenance"):
+        _require(_is_json(getattr(pruned, key)), f"{key} holds something other than plain values")
+    length = pruned.actual.get("sequence_length", pruned.sequence_length)
+    _require(
+        length == pruned.sequence_length, f"actual says {_describe(length)} ids, there are {pruned.sequence_length}"
+    )
     kept = pruned.retained_tokens
     actual, planned = (counts.get("retained_tokens", kept) for counts in (pruned.actual, pruned.planned))
     _require(actual == kept, f"actual says {_describe(actual)} tokens, {kept} are kept")
     _require(_is_int(planned) and planned >= kept, f"planned says {_describe(planned)} tokens, {kept} are kept")
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _rule_count(pruned: PrunedVideo) -> int:

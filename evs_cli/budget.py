@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from evs_cli.video.info import VideoInfo
 
 DEFAULT_SOURCE_FPS = 30.0
+_MAX_NUMBERS_FRAMES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,15 @@ class NumbersRequest:
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise UsageError(f"Invalid {name} ({value:g}). Expected more than 0.")
+        frames = self.frames or (self.duration_seconds or 0) * self.source_fps
+        if frames > _MAX_NUMBERS_FRAMES:
+            raise UsageError(f"Invalid video of {frames:g} frames. Expected at most {_MAX_NUMBERS_FRAMES:,}.")
+
+    def at_rate(self, fps: float | None) -> NumbersRequest:
+        """The same with its duration settled: so many frames without one are ``fps`` a second, 2 unless said."""
+        if self.duration_seconds is not None or self.frames is None:
+            return self
+        return replace(self, duration_seconds=self.frames / (fps or 2.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,15 +170,16 @@ def sample_file(path: str, video: VideoInfo, sampling: SamplingRequest, encoder:
 
 def sample_numbers(numbers: NumbersRequest, sampling: SamplingRequest, encoder: VideoEncoder) -> Sampled:
     """The frames of a video that is only numbers: even times at ``source_fps``, or just as many frames as were said."""
+    numbers = numbers.at_rate(sampling.fps)
+    duration = numbers.duration_seconds
+    assert duration is not None
     if numbers.frames is not None:
-        duration = numbers.duration_seconds or numbers.frames / (sampling.fps or 2.0)
         fps = numbers.frames / duration
         pts = seconds(np.arange(numbers.frames) / fps)
         if sampling.fps is None and sampling.num_frames is None:
             sampling = replace(sampling, num_frames=numbers.frames)
     else:
-        assert numbers.duration_seconds is not None
-        duration, fps = numbers.duration_seconds, numbers.source_fps
+        fps = numbers.source_fps
         pts = seconds(np.arange(max(1, round(duration * fps))) / fps)
     name = f"{numbers.width}x{numbers.height}, {duration:g} s"
     facts = SourceFacts(name, None, numbers.width, numbers.height, duration, len(pts), fps)
@@ -212,8 +223,11 @@ def budget(
         separator_tokens=video_part.layout.sequence_length - plan.total_tokens,
         text_tokens=plan.layout.sequence_length - video_part.layout.sequence_length,
         context_limit=limit,
-        rates=tuple(_rate_budget(plan, q, limit, _cost(plan, q, encoder, kv_budget_bytes)) for q in rates),
-        notes=(*sampled.warnings, *sampled.selection.notes, *plan.notes),
+        rates=tuple(
+            _rate_budget(plan, q, limit, rate_cost(plan, plan.retained_tokens(q), encoder, kv_budget_bytes))
+            for q in rates
+        ),
+        notes=(*sampled.warnings, *sampled.selection.notes, *plan.notes, *_idle_notes(encoder, kv_budget_bytes)),
     )
 
 
@@ -226,17 +240,27 @@ def model_context_limit(encoder: VideoEncoder) -> int | None:
     return None if language is None else language.context_limit_tokens
 
 
-def _cost(plan: EncodePlan, q: float, encoder: VideoEncoder, kv_budget_bytes: int | None) -> CostReport | None:
+def _idle_notes(encoder: VideoEncoder, kv_budget_bytes: int | None) -> list[str]:
+    """Sentences on what was asked for and had no effect."""
+    if kv_budget_bytes is not None and not encoder.has_language_model:
+        return [f"--kv-budget has no effect on {encoder.source.name}, which has no language model"]
+    return []
+
+
+def rate_cost(
+    plan: EncodePlan, retained_tokens: int, encoder: VideoEncoder, kv_budget_bytes: int | None = None
+) -> CostReport | None:
+    """What a prompt with ``retained_tokens`` video tokens costs; None where config.json does not tell the sizes."""
     try:
         return cost_report(
             encoder.source.config,
             unpruned_tokens=plan.sequence_length(),
-            pruned_tokens=plan.sequence_length(q),
-            retained_video_tokens=plan.retained_tokens(q),
+            pruned_tokens=plan.layout.sequence_length - plan.total_tokens + retained_tokens,
+            retained_video_tokens=retained_tokens,
             patch_grid_thw=plan.model_grid_thw,
             kv_budget_bytes=kv_budget_bytes,
         )
-    except ModelError:  # sizes that config.json does not tell
+    except ModelError:
         return None
 
 
@@ -289,9 +313,10 @@ def read_manifest(path: str) -> list[str]:
         UsageError: a file that cannot be read, or names nothing.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Invalid manifest {path}: it cannot be read ({error}). Expected one video a line.") from error
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise UsageError(f"Invalid manifest {path}: {reason}. Expected a text file of one video a line.") from error
     videos = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not videos:
         raise UsageError(f"Invalid manifest {path}: it names no video. Expected one a line.")

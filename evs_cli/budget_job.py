@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evs_cli.budget import (
     BudgetReport,
@@ -19,7 +19,9 @@ from evs_cli.encoders.registry import open_encoder
 from evs_cli.errors import BudgetError, EvsError, UsageError
 from evs_cli.fit import FitReport, FitRequest, Resample, fit
 from evs_cli.session import SessionRequest, opened
+from evs_cli.video.decoder import check_decoder
 from evs_cli.video.info import probe_video
+from evs_cli.video.sampling import SamplingRequest
 
 Subject = str | NumbersRequest
 """A video: a path (``-`` for standard input), or numbers."""
@@ -67,15 +69,29 @@ class BudgetOutcome:
     error: EvsError | None = None
 
 
+@dataclass(frozen=True)
+class FitOutcome:
+    """What became of one video of a fit."""
+
+    name: str
+    report: FitReport | None = None
+    error: EvsError | None = None
+
+
+def _name(subject: Subject) -> str:
+    return subject if isinstance(subject, str) else f"{subject.width}x{subject.height}"
+
+
 class BudgetJob:
     """One model, and what it makes of videos before they are encoded.
 
     Raises:
         ModelError: no such model, or an unknown family.
-        UsageError: an option without meaning for the model.
+        UsageError: an option without meaning for the model, or a decoder that is not installed.
     """
 
     def __init__(self, request: SessionRequest) -> None:
+        check_decoder(request.decoder)
         self.request = request
         self.encoder: VideoEncoder = open_encoder(
             request.model, revision=request.revision, trust_remote_code=request.trust_remote_code
@@ -89,10 +105,16 @@ class BudgetJob:
         context: int | None,
         kv_budget_bytes: int | None = None,
     ) -> Iterator[BudgetOutcome]:
-        """A report a video; a video that fails is an outcome with an error where there are several."""
+        """A report a video; a video that fails is an outcome with an error where there are several.
+
+        Raises:
+            UsageError: a context below 1.
+        """
+        if context is not None and context < 1:
+            raise UsageError(f"Invalid context ({context}). Expected at least 1.")
         for subject in subjects:
             try:
-                sampled = self._resample(subject)(self.request.sampling)
+                sampled = self._resample(subject)(self._sampling(subject))
                 report = budget(
                     sampled,
                     self.encoder,
@@ -105,20 +127,50 @@ class BudgetJob:
             except EvsError as error:
                 if len(subjects) == 1:
                     raise
-                yield BudgetOutcome(str(subject), error=error)
+                yield BudgetOutcome(_name(subject), error=error)
 
-    def fit(self, subject: Subject, request: FitRequest) -> FitReport:
-        """How one video fits a budget; a file is scanned once, however many samplings are tried."""
-        resample = self._resample(subject)
+    def fit(self, subjects: Sequence[Subject], request: FitRequest) -> Iterator[FitOutcome]:
+        """How each video fits a budget; a file is scanned once, however many samplings are tried.
+
+        A video that fails, or cannot fit, is an outcome with an error where there are several.
+        """
+        for subject in subjects:
+            try:
+                resample, sampling = self._resample(subject), self._sampling(subject)
+                session = replace(self.request, sampling=sampling)
+                yield FitOutcome(_name(subject), fit(resample(sampling), self.encoder, session, request, resample))
+            except EvsError as error:
+                if len(subjects) == 1:
+                    raise
+                yield FitOutcome(_name(subject), error=error)
+
+    def _sampling(self, subject: Subject) -> SamplingRequest:
+        """The sampling asked for; a video that is said to be so many sampled frames is sampled as that many."""
         sampling = self.request.sampling
-        return fit(resample(sampling), self.encoder, sampling, self.request.options, request, resample)
+        if not isinstance(subject, NumbersRequest) or subject.frames is None:
+            return sampling
+        asked = (sampling.num_frames, sampling.max_frames, sampling.start_seconds, sampling.end_seconds)
+        if any(value is not None for value in asked):
+            raise UsageError(
+                "--frames is the number of sampled frames: it excludes --num-frames, --max-frames, --start and --end."
+            )
+        return replace(sampling, fps=None, num_frames=subject.frames)
 
     def _resample(self, subject: Subject) -> Resample:
         if isinstance(subject, NumbersRequest):
-            return lambda sampling: sample_numbers(subject, sampling, self.encoder)
+            numbers = subject.at_rate(self.request.sampling.fps)
+            return lambda sampling: sample_numbers(numbers, sampling, self.encoder)
         with opened(subject) as source:
             video = probe_video(source)
         return lambda sampling: sample_file(subject, video, sampling, self.encoder)
+
+
+def plan_all(
+    requests: Sequence[SessionRequest], videos: Sequence[str], rates: Sequence[float]
+) -> Iterator[BudgetOutcome]:
+    """The plans of the same videos for one model after another."""
+    for job in [BudgetJob(request) for request in requests]:
+        yield from job.plan(videos, rates, None)
 
 
 def require_fit(reports: Sequence[BudgetReport], context: int | None) -> None:
@@ -134,7 +186,7 @@ def require_fit(reports: Sequence[BudgetReport], context: int | None) -> None:
             raise BudgetError(
                 f"{report.source.name} does not fit {context:,} tokens: its sequence is {shortest:,} at the highest "
                 "rate asked.",
-                hint=f"evs fit with --context {context} finds a rate that does.",
+                hint=f"evs fit with --context {context} tells what would.",
             )
 
 

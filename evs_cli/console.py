@@ -61,6 +61,16 @@ class Sink:
         """Whether the result is a table, so that hints make sense."""
         return self.style.format == "table"
 
+    def fits(self, renderable: RenderableType) -> bool:
+        """Whether a table has room on stdout without a cell cut or wrapped."""
+        if not self.is_terminal:
+            return True
+        from rich.measure import Measurement
+
+        # Console.measure never answers more than the console's own width.
+        roomy = self._out.options.update(max_width=_PLAIN_WIDTH)
+        return Measurement.get(self._out, roomy, renderable).maximum <= self.width
+
     def as_json(self) -> Sink:
         """A sink of the same style, but for JSON."""
         return Sink(replace(self.style, format="json"))

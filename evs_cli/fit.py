@@ -7,12 +7,13 @@ to the token: one step less does not fit.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from evs_cli.budget import Sampled
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
+from evs_cli.session import STDIN, SessionRequest
 from evs_cli.video.sampling import SamplingRequest
 
 STEP = 0.01
@@ -47,6 +48,8 @@ class FitRequest:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"Invalid {name} ({value}). Expected at least 1.")
+        if self.reserve and self.context is None:
+            raise UsageError(f"reserve ({self.reserve}) has no effect on max_tokens. Expected it beside context.")
         if self.reserve < 0 or (self.context is not None and self.reserve >= self.context):
             raise UsageError(f"Invalid reserve ({self.reserve}). Expected 0 <= reserve < context.")
 
@@ -92,52 +95,35 @@ class FitReport:
 
 
 def fit(
-    sampled: Sampled,
-    encoder: VideoEncoder,
-    sampling: SamplingRequest,
-    options: EncodeOptions,
-    request: FitRequest,
-    resample: Resample,
+    sampled: Sampled, encoder: VideoEncoder, session: SessionRequest, request: FitRequest, resample: Resample
 ) -> FitReport:
     """The smallest rate that fits, and the other ways.
 
     Args:
         sampled: the video at the sampling asked for.
         encoder: the model; its weights are not touched.
-        sampling: that sampling.
-        options: the user's options for the model.
+        session: model, sampling and options asked for.
         request: the budget.
         resample: samples the video by another request.
 
     Raises:
-        BudgetError: nothing fits; it says what would.
+        BudgetError: nothing fits, not even one frame at the smallest size tried; it says what would.
     """
-    plan = encoder.plan(sampled.clip, options)
-    budget = request.budget
-    present = _choice(sampled, plan, sampling, options, encoder, budget)
-    others = [
-        choice
-        for other_sampling, other_options, other_sampled in _alternatives(
-            sampled, plan, sampling, options, encoder, resample
-        )
-        if (
-            choice := _choice(
-                other_sampled,
-                encoder.plan(other_sampled.clip, other_options),
-                other_sampling,
-                other_options,
-                encoder,
-                budget,
-            )
-        )
-    ]
+    search = _Search(encoder, session, request.budget, resample)
+    plan = encoder.plan(sampled.clip, session.options)
+    present = search.choice(sampled, plan, session.sampling, session.options)
+    others = search.others(sampled, plan, _FRAME_SHARES)
+    share = min(_FRAME_SHARES)
+    while present is None and not others and share * len(sampled.selection.frame_indices) > 1:
+        share /= 2
+        others = search.others(sampled, plan, (share,))
     if present is None and not others:
-        raise _impossible(sampled, plan, budget)
+        raise _impossible(sampled, plan, search)
     others.sort(key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
     return FitReport(
         name=sampled.source.name,
         model=encoder.source.name,
-        budget=budget,
+        budget=request.budget,
         unpruned_sequence_length=plan.sequence_length(),
         present=present,
         others=tuple(others),
@@ -159,50 +145,53 @@ def smallest_rate(plan: EncodePlan, budget: int) -> float | None:
     return _RATES[low] if low < len(_RATES) else None
 
 
-def _choice(
-    sampled: Sampled,
-    plan: EncodePlan,
-    sampling: SamplingRequest,
-    options: EncodeOptions,
-    encoder: VideoEncoder,
-    budget: int,
-) -> FitChoice | None:
-    q = smallest_rate(plan, budget)
-    if q is None:
-        return None
-    return FitChoice(
-        q=q,
-        sequence_length=plan.sequence_length(q),
-        retained_tokens=plan.retained_tokens(q),
-        total_tokens=plan.total_tokens,
-        num_sampled_frames=len(sampled.selection.frame_indices),
-        frame_size=plan.frame_size,
-        command=prune_command(sampled.source.path or "VIDEO", encoder.source.name, q, sampling, options),
-    )
+class _Search:
+    """Plans samplings and sizes against one budget, and remembers the shortest sequence it met."""
 
+    def __init__(self, encoder: VideoEncoder, session: SessionRequest, budget: int, resample: Resample) -> None:
+        self.encoder, self.session, self.budget, self.resample = encoder, session, budget, resample
+        self.least: tuple[int, int, tuple[int, int]] | None = None
+        """Shortest sequence at the highest rate, with its sampled frames and frame size."""
 
-def _alternatives(
-    sampled: Sampled,
-    plan: EncodePlan,
-    sampling: SamplingRequest,
-    options: EncodeOptions,
-    encoder: VideoEncoder,
-    resample: Resample,
-) -> Iterator[tuple[SamplingRequest, EncodeOptions, Sampled]]:
-    """Fewer frames and smaller frames than the present, each with each; the present itself is left out."""
-    seen: set[tuple[int, tuple[int, int]]] = {(len(sampled.selection.frame_indices), plan.frame_size)}
-    for frame_share in _FRAME_SHARES:
-        other_sampling = _fewer_frames(sampled, sampling, frame_share)
-        other = sampled if frame_share == 1 else resample(other_sampling)
-        for size_share in _SIZE_SHARES:
-            other_options = smaller_frames(plan, encoder, options, size_share, len(other.selection.frame_indices))
-            if other_options is None:
-                continue
-            size = encoder.plan(other.clip, other_options).frame_size
-            key = (len(other.selection.frame_indices), size)
-            if key not in seen:
-                seen.add(key)
-                yield other_sampling, other_options, other
+    def choice(
+        self, sampled: Sampled, plan: EncodePlan, sampling: SamplingRequest, options: EncodeOptions
+    ) -> FitChoice | None:
+        """The smallest rate for one sampling and size; None where no rate fits."""
+        num_frames = len(sampled.selection.frame_indices)
+        shortest = (plan.sequence_length(MAX_RATE), num_frames, plan.frame_size)
+        self.least = shortest if self.least is None else min(self.least, shortest)
+        q = smallest_rate(plan, self.budget)
+        if q is None:
+            return None
+        return FitChoice(
+            q=q,
+            sequence_length=plan.sequence_length(q),
+            retained_tokens=plan.retained_tokens(q),
+            total_tokens=plan.total_tokens,
+            num_sampled_frames=num_frames,
+            frame_size=plan.frame_size,
+            command=prune_command(sampled.source.path or "VIDEO", self.session, q, sampling, options),
+        )
+
+    def others(self, sampled: Sampled, plan: EncodePlan, shares: Sequence[float]) -> list[FitChoice]:
+        """What fits among shares of the present frames, each with each size; the present itself is left out."""
+        seen = {(len(sampled.selection.frame_indices), plan.frame_size)}
+        found = []
+        for share in shares:
+            sampling = _fewer_frames(sampled, self.session.sampling, share)
+            other = sampled if share == 1 else self.resample(sampling)
+            num_frames = len(other.selection.frame_indices)
+            for size_share in _SIZE_SHARES:
+                options = smaller_frames(plan, self.encoder, self.session.options, size_share, num_frames)
+                if options is None:
+                    continue
+                other_plan = self.encoder.plan(other.clip, options)
+                if (num_frames, other_plan.frame_size) in seen:
+                    continue
+                seen.add((num_frames, other_plan.frame_size))
+                choice = self.choice(other, other_plan, sampling, options)
+                found += [] if choice is None else [choice]
+        return found
 
 
 def _fewer_frames(sampled: Sampled, sampling: SamplingRequest, share: float) -> SamplingRequest:
@@ -239,25 +228,34 @@ def smaller_frames(
     return None
 
 
-def prune_command(video: str, model: str, q: float, sampling: SamplingRequest, options: EncodeOptions) -> str:
-    """The ``evs prune`` line for a choice, as a shell takes it."""
-    words = ["evs", "prune", video, "--model", model, "--q", f"{q:g}"]
+def prune_command(
+    video: str, request: SessionRequest, q: float, sampling: SamplingRequest, options: EncodeOptions
+) -> str:
+    """The ``evs prune`` line for a choice, as a shell takes it; ``VIDEO`` stands for the file of numbers alone."""
+    name = f"./{video}" if video.startswith("-") and video != STDIN else video
+    words = ["evs", "prune", name, "--model", request.model, "--q", f"{q:g}"]
+    words += [] if request.revision is None else ["--revision", request.revision]
+    words += ["--trust-remote-code"] if request.trust_remote_code else []
+    words += [] if request.decoder == "pyav" else ["--decoder", request.decoder]
     flags = {"start_seconds": "--start", "end_seconds": "--end"}
     for values in (vars(sampling), vars(options)):
         for name, value in values.items():
             flag = flags.get(name, "--" + name.replace("_", "-"))
             if isinstance(value, bool):
-                words.append(flag if value else flag.replace("--", "--no-", 1))
+                words.append(flag if value else "--no-cap")
             elif value is not None:
-                words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+                words += [flag, f"{value:.15g}" if isinstance(value, float) else str(value)]
     return shlex.join(words)
 
 
-def _impossible(sampled: Sampled, plan: EncodePlan, budget: int) -> BudgetError:
-    """The error for a video that cannot fit: what its least length is made of, and the budget that would do."""
-    least, rest = plan.sequence_length(MAX_RATE), plan.sequence_length() - plan.total_tokens
+def _impossible(sampled: Sampled, plan: EncodePlan, search: _Search) -> BudgetError:
+    """The error for a video that cannot fit: what its length is made of, and the least that would do."""
+    shortest, rest = plan.sequence_length(MAX_RATE), plan.sequence_length() - plan.total_tokens
+    least, num_frames, (height, width) = search.least or (shortest, plan.token_grid_thw[0], plan.frame_size)
+    frames = "1 frame" if num_frames == 1 else f"{num_frames} frames"
     return BudgetError(
-        f"{sampled.source.name} does not fit {budget:,} tokens: at q = {MAX_RATE:g} it needs {least:,}, of which "
-        f"frame 0 alone is {plan.tokens_per_frame:,} and {rest:,} are text and separators.",
-        hint=f"Allow {least:,} tokens, sample fewer frames, or take a model with fewer tokens a frame.",
+        f"{sampled.source.name} does not fit {search.budget:,} tokens: at q = {MAX_RATE:g} it needs {shortest:,}, of "
+        f"which frame 0 alone is {plan.tokens_per_frame:,} and {rest:,} are text and separators.",
+        hint=f"The least of what was tried is {least:,} ids, for {frames} of {width}x{height}. Allow that, or take a "
+        "model with fewer tokens a frame.",
     )

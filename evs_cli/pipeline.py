@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from evs_cli.core.retention import Ranking
     from evs_cli.core.video_tokens import VideoTokens
-    from evs_cli.video.reader import Decoder
+    from evs_cli.video.decoder import Decoder
 
 DEFAULT_PRUNING_RATE = 0.7
 

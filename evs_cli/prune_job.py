@@ -66,6 +66,8 @@ def plan_job(
     """
     if q is not None:
         check_pruning_rate(q)
+    if list(videos).count(STDIN) > 1:
+        raise UsageError("Invalid videos: - stands for standard input, which comes but once. Give it once.")
     outputs: list[Path | None]
     if output is None:
         outputs = [None] * len(videos)

@@ -30,7 +30,7 @@ from evs_cli.video.sampling import SamplingRequest
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
-    from evs_cli.video.reader import Decoder
+    from evs_cli.video.decoder import Decoder
 
 
 STDIN = "-"
@@ -88,7 +88,7 @@ class Session:
     def __init__(self, request: SessionRequest, progress: Progress | None = None) -> None:
         from evs_cli.core.methods import RetentionRule
         from evs_cli.encoders.runtime import parse_dtype
-        from evs_cli.video.reader import check_decoder
+        from evs_cli.video.decoder import check_decoder
 
         self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
         self.request = request

@@ -7,10 +7,11 @@ twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from evs_cli.budget import model_context_limit
+from evs_cli.budget import model_context_limit, rate_cost
 from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
 from evs_cli.errors import EvsError, ModelLoadError, UsageError
 
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.retention import Retention
     from evs_cli.encoded_video import EncodedVideo
+    from evs_cli.encoders.base import VideoEncoder
     from evs_cli.progress import Progress
     from evs_cli.quality import Quality
-    from evs_cli.session import SessionRequest
+    from evs_cli.session import Session, SessionRequest
+    from evs_cli.video.source import VideoSource
 
 _MAX_RATES = 1000
 
@@ -50,6 +53,10 @@ class SweepRow:
     """Share of the tokens kept outside frame 0 that are noise, in [0, 1]; 0 where none are kept."""
     context_share: float | None
     """Sequence length over the model's context limit; None for a plain encoder."""
+    kv_cache_bytes: int | None
+    """Keys and values of such a prompt; None for a plain encoder or sizes that are not known."""
+    prefill_flops: int | None
+    """Work of its prefill; None likewise."""
     is_knee: bool = False
     """Whether this rate is the knee: farthest above the line from the first rate's change kept to the last's."""
     quality: Quality | None = None
@@ -61,6 +68,7 @@ def sweep(
     rates: Sequence[float],
     rule: RetentionRule | None = None,
     *,
+    encoder: VideoEncoder | None = None,
     context_limit: int | None = None,
     with_quality: bool = False,
 ) -> list[SweepRow]:
@@ -70,7 +78,8 @@ def sweep(
         encoded: the video.
         rates: rates, each ``0 <= q < 1``.
         rule: how tokens are chosen.
-        context_limit: longest sequence of the model, where it has one.
+        encoder: the model, for what a prompt costs it; None leaves that out.
+        context_limit: longest sequence; None takes the model's own.
         with_quality: whether to measure coverage and drift too, which reads the embeddings once a rate.
 
     Raises:
@@ -78,20 +87,30 @@ def sweep(
     """
     from evs_cli.core.methods import RetentionRule
 
+    if context_limit is None and encoder is not None:
+        context_limit = model_context_limit(encoder)
     rows = [
-        _row(encoded, retention, context_limit, with_quality)
+        _row(encoded, retention, encoder, context_limit, with_quality)
         for retention in (rule or RetentionRule()).sweep(encoded.ranking, list(rates))
     ]
     knee = knee_of([(row.q, row.dissimilarity_kept) for row in rows])
     return rows if knee is None else [replace(row, is_knee=index == knee) for index, row in enumerate(rows)]
 
 
-def _row(encoded: EncodedVideo, retention: Retention, context_limit: int | None, with_quality: bool) -> SweepRow:
+def _row(
+    encoded: EncodedVideo,
+    retention: Retention,
+    encoder: VideoEncoder | None,
+    context_limit: int | None,
+    with_quality: bool,
+) -> SweepRow:
     plan = encoded.actual
     num_frames, height, width = plan.token_grid_thw
     retained = retention.retained_tokens
     quota = retained - plan.tokens_per_frame
     length = plan.layout.sequence_length - plan.total_tokens + retained
+    report = None if encoder is None else rate_cost(plan, retained, encoder)
+    cost = None if report is None else report.pruned
     quality = None
     if with_quality:
         from evs_cli.quality import measure_quality
@@ -109,6 +128,8 @@ def _row(encoded: EncodedVideo, retention: Retention, context_limit: int | None,
         noise_tokens=retention.noise_tokens,
         noise_share=retention.noise_tokens / quota if quota else 0.0,
         context_share=None if context_limit is None else length / context_limit,
+        kv_cache_bytes=None if cost is None else cost.kv_cache_bytes,
+        prefill_flops=None if cost is None else cost.prefill_flops,
         quality=quality,
     )
 
@@ -145,6 +166,8 @@ class SweepJob:
     """One a model."""
     rates: tuple[float, ...]
     with_quality: bool = False
+    context_limit: int | None = None
+    """Longest sequence; None is each model's own."""
 
 
 def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
@@ -155,21 +178,30 @@ def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
     """
     from evs_cli.session import Session, opened
 
-    for request in job.requests:
-        session = Session(request, progress)
-        limit = model_context_limit(session.encoder)
-        for video in job.videos:
-            try:
-                with opened(video) as source:
-                    encoded = session.encode(source)
-                rows = sweep(encoded, job.rates, session.rule, context_limit=limit, with_quality=job.with_quality)
-                yield SweepOutcome(video, request.model, tuple(rows))
-            except ModelLoadError:
-                raise
-            except EvsError as error:
-                if len(job.videos) == 1:
+    sessions = [Session(request, progress) for request in job.requests]  # a bad one is found before any work
+    with ExitStack() as stack:
+        sources = {video: stack.enter_context(opened(video)) for video in job.videos}  # standard input comes but once
+        for session in sessions:
+            for video, source in sources.items():
+                try:
+                    yield SweepOutcome(video, session.request.model, tuple(_sweep_one(session, source, job)))
+                except ModelLoadError:
                     raise
-                yield SweepOutcome(video, request.model, error=error)
+                except EvsError as error:
+                    if len(job.videos) == 1:
+                        raise
+                    yield SweepOutcome(video, session.request.model, error=error)
+
+
+def _sweep_one(session: Session, source: VideoSource, job: SweepJob) -> list[SweepRow]:
+    return sweep(
+        session.encode(source),
+        job.rates,
+        session.rule,
+        encoder=session.encoder,
+        context_limit=job.context_limit,
+        with_quality=job.with_quality,
+    )
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ class GridChecks:
     printed_time: ClassVar[str | None] = None
     """Pattern of the time that is printed for a frame of tokens."""
     positions: ClassVar[str] = "mrope"
+    modality: ClassVar[str] = "video"
+    """Key under which the model takes the features."""
     is_recurrent: ClassVar[bool] = False
     pixel_limits: ClassVar[tuple[str, str]]
     """Options that bound the least and the most pixels."""
@@ -88,7 +90,7 @@ class GridChecks:
         assert plan.total_tokens == len(plan.layout.token_positions) == np.prod(plan.token_grid_thw)
         assert plan.sequence_length() == len(ids)
         assert len(plan.layout.extra_positions) == 0
-        assert plan.modality == "video"
+        assert plan.modality == self.modality
         if self.positions == "mrope":
             np.testing.assert_array_equal(plan.token_type_ids, inputs["mm_token_type_ids"][0].numpy())
             assert set(plan.token_type_ids[plan.layout.token_positions].tolist()) == {2}

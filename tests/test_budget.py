@@ -111,7 +111,9 @@ def test_a_manifest_names_a_video_a_line(tmp_path):
     path.write_text("# nothing\n", encoding="utf-8")
     with pytest.raises(UsageError, match="names no video"):
         read_manifest(str(path))
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(
+        UsageError, match=r"none\.txt: no such file or directory\. Expected a text file of one video a line"
+    ):
         read_manifest(str(tmp_path / "none.txt"))
 
 

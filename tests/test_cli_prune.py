@@ -269,7 +269,6 @@ def test_keep_is_the_rest(evs, keep, q, no_weights):
         ("--no-cap",),
         ("-o", "out.npz"),
         ("-o", "out"),
-        ("-o", ""),
         ("--start", "100"),
     ],
     ids=" ".join,
@@ -290,6 +289,22 @@ def test_bad_options_with_several_videos_are_usage_too(evs, no_weights):
 def test_an_unknown_decoder_is_refused_by_a_dry_run(evs, no_weights):
     code, out, err = evs("prune", CROSSING, "--decoder", "ffmpeg", "--dry-run")
     only_error(code, 2, out, err)
+
+
+@pytest.mark.parametrize("option", ["-o", "--plot"])
+def test_a_place_that_cannot_be_written_is_refused_before_weights_are_read(evs, no_weights, tmp_path, option):
+    command = "prune" if option == "-o" else "sweep"
+    suffix = ".pt" if option == "-o" else ".png"
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    for target, words in (
+        (tmp_path / "file" / f"out{suffix}", "is not a folder"),
+        (tmp_path / "folder", "it is a folder"),
+        ("", "it is a folder"),
+        (tmp_path / ("x" * 300 + suffix), "name too long"),
+    ):
+        code, out, err = evs(command, CROSSING, option, target)
+        assert words in only_error(code, 5, out, err)
 
 
 # Where the model and the device come from.

@@ -209,6 +209,22 @@ def test_progress_of_sweep_leaves_no_residue(columns):
         assert [line.split()[0] for line in lines[-3:]] == ["0", "0.5", "0.9"]
 
 
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
+@pytest.mark.parametrize("model_type", [None, "qwen3_vl"])
+def test_a_sweep_cuts_no_number_and_keeps_the_columns_that_matter(tiny_model, columns, model_type):
+    model = FAST if model_type is None else ("--model", str(tiny_model(model_type)))
+    code, screen, _, _ = on_terminal("sweep", CROSSING, *model, "--q", "0,0.5,0.9", "--quality", columns=columns)
+    assert code == 0
+    lines = [line for line in screen.lines if line]
+    assert not [line for line in lines if "…" in line]
+    (heading,) = (index for index, line in enumerate(lines) if line.split()[0] == "q")
+    assert lines[heading].split()[:3][1:] in (["tokens", "sequence"], ["tokens", "share"])
+    assert "change kept" in lines[heading]
+    assert "coverage" in lines[heading]
+    rows = lines[heading + 2 :]
+    assert [line.split()[0] for line in rows] == ["0", "0.5", "0.9"]
+
+
 def test_an_error_under_the_progress_leaves_no_residue():
     code, screen, _, _ = on_terminal("prune", "samples/gone.mp4")
     assert code == 3

@@ -149,6 +149,21 @@ def test_a_conversion_that_is_interrupted_leaves_nothing(empty_cache, monkeypatc
     assert list(empty_cache.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json", "model.safetensors"])
+@pytest.mark.parametrize("kept", [0, 5, -1])
+def test_a_damaged_conversion_is_made_again(empty_cache, monkeypatch, name, kept):
+    monkeypatch.setattr(embedded, "read_backbone", lambda _: {"x": torch.zeros(9)})
+    monkeypatch.setattr(embedded, "_check_sha256", lambda _: None)
+    file = embedded.convert_once() / name
+    whole = file.read_bytes()
+    file.write_bytes(whole.rstrip()[:kept])
+    assert embedded.convert_once() == file.parent
+    assert len(file.read_bytes()) == len(whole)  # safetensors writes its metadata's keys in any order
+    file.unlink()
+    embedded.convert_once()
+    assert len(file.read_bytes()) == len(whole)
+
+
 def test_a_half_removed_folder_is_replaced(empty_cache, monkeypatch):
     target = embedded.converted_directory()
     target.mkdir(parents=True)

@@ -21,6 +21,7 @@ class GlmPrompt:
     """What the families share: a video is written as images between the marks of a video."""
 
     placeholder = "<|image|>"
+    modality = "image"  # beam search counts placeholders by the key; the forward takes either
     pixel_limits = ("video_min_pixels", "video_max_pixels")
 
 

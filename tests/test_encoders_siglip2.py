@@ -103,7 +103,7 @@ def test_the_plan_is_that_of_a_plain_encoder(family):
     plan = family.encoder.plan(make_clip(3, 1080, 1920), EncodeOptions())
     short = 224 // family.patch
     assert plan.token_grid_thw == (3, short, round(224 * 1920 / 1080 / family.patch))
-    assert plan.modality == "video"
+    assert plan.modality == "none"
     assert family.encoder.sampling_defaults == SamplingDefaults(fps=2.0, max_frames=128)
     with pytest.raises(UsageError, match=r"^--prompt has no effect"):
         family.encoder.plan(make_clip(3, 90, 90), EncodeOptions(prompt="What?"))

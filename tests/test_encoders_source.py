@@ -195,7 +195,7 @@ def test_a_chat_template_that_leaves_out_the_video(copied, model_type):
 )
 @pytest.mark.parametrize("value", [0, -1])
 def test_sizes_are_at_least_one(name, value):
-    with pytest.raises(UsageError, match=rf"^Invalid {name} \({value}\)\. Expected at least 1\."):
+    with pytest.raises(UsageError, match=rf"^Invalid {name} \({value}\)\. Expected an integer of at least 1\."):
         EncodeOptions(**{name: value})
 
 

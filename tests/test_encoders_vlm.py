@@ -315,6 +315,45 @@ def test_a_prompt_without_a_chat_template_is_refused(family):
 
 
 @pytest.mark.parametrize(
+    ("template", "fault"),
+    [
+        ("{{ messages[0]['content'][1]['text'] }}", "leaves the video out"),
+        ("VIDEO VIDEO {{ messages[0]['content'][1]['text'] }}", "writes the video more than once"),
+        ("VIDEO", "leaves the prompt out"),
+        ("{{ raise_exception('no video here') }}", r"fails \(no video here\)"),
+        ("{{ messages[0]['content'] + 1 }}", "fails"),
+    ],
+)
+def test_a_chat_template_that_cannot_hold_a_video_and_a_prompt_is_refused(family, template, fault):
+    encoder = open_encoder(str(family.folder))
+    encoder.processor.chat_template = template.replace("VIDEO", encoder.processor.video_token)
+    with pytest.raises(ModelError, match=rf"^cannot build a prompt for .*: its chat template {fault}") as error:
+        encoder.plan(make_clip(2, 64, 64), EncodeOptions(prompt="Who?"))
+    assert "--prompt" in error.value.hint
+
+
+@pytest.mark.parametrize("writes_start", [False, True])
+def test_the_start_token_stands_once_before_a_prompt_and_never_before_a_piece(family, writes_start):
+    """As ``apply_chat_template(tokenize=True)`` has it; a tokenizer that adds one is llava's and gemma's habit."""
+    from tokenizers.processors import TemplateProcessing
+
+    encoder = open_encoder(str(family.folder))
+    tokenizer = encoder.processor.tokenizer
+    start = encoder.processor.tokenizer.convert_ids_to_tokens(5)
+    tokenizer.bos_token = start
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{start} $A", special_tokens=[(start, tokenizer.bos_token_id)]
+    )
+    if writes_start:
+        encoder.processor.chat_template = "{{ bos_token }}" + encoder.processor.chat_template
+    asked = encoder.plan(make_clip(2, 64, 64), EncodeOptions(prompt="Who?")).layout.input_ids.tolist()
+    assert asked[0] == tokenizer.bos_token_id
+    assert asked[1] != tokenizer.bos_token_id
+    piece = encoder.plan(make_clip(2, 64, 64), EncodeOptions()).layout.input_ids.tolist()
+    assert piece[0] != tokenizer.bos_token_id
+
+
+@pytest.mark.parametrize(
     ("count", "filled"), [(1, [0.0, 0.0]), (2, [0.0, 0.1]), (3, [0.0, 0.1, 0.2, 0.2]), (4, [0.0, 0.1, 0.2, 0.3])]
 )
 def test_tubelets_are_filled_with_the_last_time(count, filled):

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "evs_cli"
 
 # Design, section 3: imports go down this list of parts of evs_cli, from the last line to the first.
 LAYERS = (
-    {"_version", "errors", "progress"},
+    {"_version", "errors", "progress", "output_file"},
     {"core"},
     {"video", "encoders"},
     {"encoded_video", "pipeline", "provenance", "session"},
@@ -215,7 +215,7 @@ def test_completion_offers_only_names_that_the_program_knows():
     from evs_cli.console import FORMATS
     from evs_cli.encoders.runtime import DTYPES
     from evs_cli.encoders.source import SHORT_NAMES
-    from evs_cli.video.reader import DECODERS
+    from evs_cli.video.decoder import DECODERS
 
     assert set(options._MODELS) <= set(SHORT_NAMES)
     assert options._FORMATS == FORMATS

@@ -122,3 +122,15 @@ def test_a_mask_of_another_video_is_refused(prompt):
     masks = [np.ones(len(layout.token_positions), dtype=bool) for layout in layouts]
     with pytest.raises(UsageError, match="Invalid retention mask"):
         prune_sequence(layouts, masks[::-1])
+
+
+def test_an_image_that_shares_the_placeholder_is_no_video():
+    """InternVL and SmolVLM write images and frames with one id; ``mm_token_type_ids`` tells them apart."""
+    ids = [7, 9, 9, 8, 9, 9, 9, 9, 8]
+    is_video = [False, False, False, False, True, True, True, True, False]
+    with pytest.raises(UsageError, match="6 placeholders of id 9"):
+        layouts_of_videos(ids, 9, [(2, 1, 2)])
+    (layout,) = layouts_of_videos(ids, 9, [(2, 1, 2)], is_video=is_video)
+    assert layout.token_positions.tolist() == [4, 5, 6, 7]
+    (pruned,) = prune_sequence([layout], [[True, True, False, True]])
+    assert pruned.input_ids.tolist() == [7, 9, 9, 8, 9, 9, 9, 8]

@@ -20,7 +20,8 @@ EXAMPLES = (
 def command(
     request: dict[str, Any],
     sink: Sink,
-    video: o.OptionalVideo = None,
+    videos: o.OptionalVideos = None,
+    manifest: o.Manifest = None,
     context: o.Context = None,
     context_alias: o.ContextAlias = None,
     max_tokens: o.MaxTokens = None,
@@ -33,7 +34,7 @@ def command(
 ) -> None:
     """Find the smallest pruning rate at which a video fits, and the other ways to make it fit.
 
-    Each choice comes with the line that does it. Nothing is decoded and no weight is loaded.
+    Each choice comes with the line that does it. No weight is loaded.
     """
     with sink.progress() as progress:
         progress.stage("plan")
@@ -41,8 +42,7 @@ def command(
         from evs_cli.budget_job import BudgetJob, fit_request, numbers_of, subjects_of
         from evs_cli.report.budget import render_fit
 
-        numbers = numbers_of(frames, height, width, duration, source_fps)
-        (subject,) = subjects_of([] if video is None else [video], None, numbers)
+        subjects = subjects_of(videos or [], manifest, numbers_of(frames, height, width, duration, source_fps))
         job = BudgetJob(make_request(**request))
         limit = one_of("--context", context, context_alias)
-        render_fit(job.fit(subject, fit_request(job.encoder, limit, max_tokens, reserve)), sink)
+        render_fit(job.fit(subjects, fit_request(job.encoder, limit, max_tokens, reserve)), sink)

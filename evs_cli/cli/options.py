@@ -38,12 +38,12 @@ Model = Annotated[
         rich_help_panel=_INPUT,
     ),
 ]
-Models = Annotated[
-    list[str],
+Models = Annotated[  # no envvar: of a list Typer would split its value at spaces
+    list[str] | None,
     typer.Option(
         "--model",
-        envvar="EVS_MODEL",
-        help="A folder, a Hugging Face id, or a short name; may be given twice to compare.",
+        help="A folder, a Hugging Face id, or a short name; may be given twice to compare. Default: EVS_MODEL, else "
+        "dinov2-small.",
         autocompletion=_static(*_MODELS),
         rich_help_panel=_INPUT,
     ),
@@ -135,7 +135,8 @@ Rates = Annotated[
     str | None,
     typer.Option(
         "--q",
-        help="Rates: 0.5,0.75 or start:end:step with the end included; also --pruning-rate. Default: 0:0.9:0.1.",
+        help="Rates: 0.5,0.75 or 0:0.9:0.1 (from, to, step; the end is included); also --pruning-rate. "
+        "Default: 0:0.9:0.1.",
         rich_help_panel=_PRUNING,
     ),
 ]
@@ -161,15 +162,12 @@ PlanRates = Annotated[
     str | None,
     typer.Option(
         "--q",
-        help="Rates: 0.7, 0.5,0.75 or start:end:step. Default: 0 and the model's own, else 0.7.",
+        help="Rates: 0.7 or 0.5,0.75 or 0:0.9:0.1 (from, to, step). Default: 0 and the model's own, else 0.7.",
         rich_help_panel=_PRUNING,
     ),
 ]
 OptionalVideos = Annotated[
     list[str] | None, typer.Argument(metavar="[VIDEO]...", help="Video files; - reads one from standard input.")
-]
-OptionalVideo = Annotated[
-    str | None, typer.Argument(metavar="[VIDEO]", help="A video file; - reads it from standard input.")
 ]
 Manifest = Annotated[
     str | None, typer.Option("--manifest", help="A text file that names one video a line.", rich_help_panel=_INPUT)

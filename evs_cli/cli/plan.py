@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Count a video's tokens exactly, from the file's facts and the model's configuration alone.
 
-    Prints the sampled frames, every factor of the count and the sequence length at each rate. No pixel is decoded.
+    Prints the sampled frames, every factor of the count and the sequence length at each rate.
     """
     with sink.progress() as progress:
         progress.stage("plan")

@@ -83,8 +83,8 @@ def with_model(command: Command) -> Command:
 
 
 def with_models(command: Command) -> Command:
-    """As ``with_model``, but ``--model`` may be given again: ``model`` is a list in ``request``."""
-    return _with_run(command, {**_SOURCE, "model": (o.Models, ["dinov2-small"])})
+    """As ``with_model``, but ``--model`` may be given again: ``model`` is a list, or None, in ``request``."""
+    return _with_run(command, {**_SOURCE, "model": (o.Models, None)})
 
 
 def _with_run(command: Command, source: dict[str, tuple[Any, Any]]) -> Command:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from evs_cli.cli import options as o
@@ -25,6 +26,8 @@ def command(
     videos: o.Videos,
     q: o.Rates = None,
     q_alias: o.RatesAlias = None,
+    context: o.Context = None,
+    context_alias: o.ContextAlias = None,
     quality: o.Quality = False,
     plot: o.Plot = None,
     force: o.Force = False,
@@ -41,6 +44,9 @@ def command(
         from pathlib import Path
 
         from evs_cli.api import make_request
+        from evs_cli.budget_job import plan_all
+        from evs_cli.encoders.source import DEFAULT_MODEL
+        from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
         from evs_cli.report.sweep import render_sweeps
         from evs_cli.sweep import SweepJob, parse_rates, run_sweep
@@ -50,14 +56,11 @@ def command(
         picture = None if plot is None else Path(plot)
         if picture is not None:
             check_plot_path(picture, overwrite=force)
-        if dry_run:
-            from evs_cli.budget_job import BudgetJob
-            from evs_cli.report.budget import render_plan
-
-            for model in request.pop("model"):
-                render_plan(BudgetJob(make_request(model=model, **request)).plan(videos, rates, None), sink, None)
-            return
-        models = request.pop("model")
+        models = request.pop("model") or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
         requests = [make_request(model=model, **request) for model in models]
-        job = SweepJob(tuple(videos), tuple(requests), tuple(rates), with_quality=quality)
+        if dry_run:
+            render_plan(plan_all(requests, videos, rates), sink, None)
+            return
+        limit = one_of("--context", context, context_alias)
+        job = SweepJob(tuple(videos), tuple(requests), tuple(rates), with_quality=quality, context_limit=limit)
         render_sweeps(run_sweep(job, progress), sink, picture)

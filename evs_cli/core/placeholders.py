@@ -53,7 +53,7 @@ class SequenceLayout:
                 )
         if bool((np.diff(positions.reshape(self.num_frames, -1), axis=1) != 1).any()):
             raise UsageError("Invalid layout: the tokens of a frame lie apart. Expected one run of them a frame.")
-        if len(np.intersect1d(positions, extra)):
+        if len(extra) and len(np.intersect1d(positions, extra)):
             raise UsageError("Invalid layout: an extra row stands at a video token's position. Expected its own.")
 
     @property

@@ -79,8 +79,8 @@ class EncodeOptions:
             _check_text(self.prompt)
         for name in ("size", "frame_min_pixels", "frame_max_pixels", "video_min_pixels", "video_max_pixels"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"Invalid {name} ({value}). Expected at least 1.")
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise UsageError(f"Invalid {name} ({value}). Expected an integer of at least 1.")
         for limit in ("frame", "video"):
             low, high = getattr(self, f"{limit}_min_pixels"), getattr(self, f"{limit}_max_pixels")
             if low is not None and high is not None and low > high:

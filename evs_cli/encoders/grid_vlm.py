@@ -123,7 +123,10 @@ class GridVideoEncoder(VisionLanguageEncoder):
             modality=self.modality,
             token_inputs={name: np.asarray(outputs[name][0], dtype=np.int64) for name in self.token_inputs},
             processing={**self.call_arguments, **arguments},
-            notes=("One frame was repeated to fill a tubelet.",) if len(pts) > clip.num_frames else (),
+            notes=(
+                *(("one frame was repeated to fill a tubelet",) if len(pts) > clip.num_frames else ()),
+                *(_limit_notes(clip, (grid_h * patch, grid_w * patch), merge * patch) if frame_size is None else ()),
+            ),
         )
 
     def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
@@ -196,6 +199,17 @@ def size_argument(video_processor: Any, minimum: int | None, maximum: int | None
     if low > high:
         raise UsageError(f"Invalid pixel limits: at least {low}, at most {high}. Expected the least below the most.")
     return {"size": {"shortest_edge": low, "longest_edge": high}}
+
+
+def _limit_notes(clip: Clip, frame_size: tuple[int, int], factor: int) -> list[str]:
+    """A sentence where a pixel limit, and not rounding to whole tokens alone, settled the size."""
+    natural = tuple(max(factor, round(side / factor) * factor) for side in (clip.height, clip.width))
+    if natural == frame_size or min(clip.height, clip.width) < factor:
+        return []
+    return [
+        f"a pixel limit bound: frames of {clip.width}x{clip.height} become {frame_size[1]}x{frame_size[0]}, "
+        f"without it {natural[1]}x{natural[0]}"
+    ]
 
 
 @contextlib.contextmanager

@@ -111,7 +111,10 @@ class PlainFrameEncoder(VideoEncoder):
 
     @property
     def _patch_size(self) -> int:
-        return int(self._vision_config.get("patch_size", self._tower.patch_size))
+        size = self._vision_config.get("patch_size", self._tower.patch_size)
+        if not isinstance(size, int) or size < 1:
+            raise ModelError(f"cannot use {self.source.name}: its patch_size is {size!r}. Expected an integer above 0.")
+        return size
 
     def load(self, device: str, dtype: torch.dtype) -> WeightsRead:
         """See ``VideoEncoder.load``."""
@@ -239,4 +242,8 @@ def _read_mean_std(location: str, revision: str | None) -> tuple[list[float], li
     if path is None or not path.is_file():
         return _IMAGENET
     config = json.loads(path.read_text(encoding="utf-8"))
-    return config.get("image_mean", _IMAGENET[0]), config.get("image_std", _IMAGENET[1])
+    values = (config.get("image_mean", _IMAGENET[0]), config.get("image_std", _IMAGENET[1]))
+    for value in values:
+        if not isinstance(value, list) or len(value) != 3 or not all(isinstance(v, (int, float)) for v in value):
+            raise ModelError(f"cannot use {location}: image_mean or image_std is {value!r}. Expected three numbers.")
+    return values

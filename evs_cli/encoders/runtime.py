@@ -59,14 +59,15 @@ def resolve_runtime(device: str = "auto", dtype: str = "auto") -> Runtime:
     return Runtime(name, parse_dtype(dtype), f"device {name} ({why}), dtype as asked")
 
 
-def parse_dtype(name: str) -> torch.dtype:
-    """The dtype of a name in ``DTYPES``.
+def parse_dtype(name: str | torch.dtype) -> torch.dtype:
+    """The dtype of a name in ``DTYPES``, or the dtype itself.
 
     Raises:
         UsageError: another name.
     """
     import torch
 
+    name = str(name).removeprefix("torch.")
     if name not in DTYPES:
         raise UsageError(f"Invalid dtype {name!r}. Expected auto, {', '.join(DTYPES)}.")
     dtype: torch.dtype = getattr(torch, name)

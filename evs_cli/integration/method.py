@@ -108,8 +108,11 @@ def _told_grids(model: Any, arguments: Mapping[str, Any], spatial_merge_size: in
 
 
 def says_its_grids(model: Any, method: Callable[..., Any]) -> bool:
-    """Whether a call of a feature method tells the grids of its videos, or the model has a way to."""
-    if hasattr(model, "evs_token_grids"):
+    """Whether a call of a feature method can tell the grids of its videos, or the model has a way to.
+
+    transformers names a grid among the parameters where it takes one; other code may pass it in ``**kwargs``.
+    """
+    if hasattr(model, "evs_token_grids") or not type(model).__module__.startswith("transformers."):
         return True
     return any(name in inspect.signature(method).parameters for name in ("video_grid_thw", "frames_per_video", "items"))
 

@@ -191,18 +191,18 @@ def _install(model: Any, evs_config: EVSConfig) -> None:
             hint="A model that encodes frames by get_image_features: enable_evs(model, q, frames_as_images=True).",
         )
     if evs_config.enabled:
-        if not any(says_its_grids(model, method) for *_, method in methods):
-            raise ModelError(
-                f"{type(model).__name__} cannot prune: its {methods[0][1]} is told no grid of its videos. Expected "
-                "video_grid_thw among its parameters, or a method evs_token_grids(arguments, num_rows).",
-                hint="evs_cli.prune_video prunes its videos from outside.",
-            )
         for owner, *_ in methods:
             if float(getattr(owner, "video_pruning_rate", None) or 0) > 0:
                 raise ModelError(
                     f"{type(owner).__name__} prunes by itself, at {owner.video_pruning_rate}, and would prune twice. "
                     "Expected a model whose own video_pruning_rate is 0."
                 )
+        if not any(says_its_grids(model, method) for *_, method in methods):
+            raise ModelError(
+                f"{type(model).__name__} cannot prune: its {methods[0][1]} is told no grid of its videos. Expected "
+                "video_grid_thw among its parameters, or a method evs_token_grids(arguments, num_rows).",
+                hint="evs_cli.prune_video prunes its videos from outside.",
+            )
         for owner, name, method in methods:
             owner.__dict__[name] = PrunedMethod(model, name, method, evs_config)
     model.evs_config = evs_config

@@ -18,7 +18,7 @@ from evs_cli.report.tables import summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.budget import BudgetReport
-    from evs_cli.budget_job import BudgetOutcome
+    from evs_cli.budget_job import BudgetOutcome, FitOutcome
     from evs_cli.console import Sink
     from evs_cli.cost import CostReport, PromptCost
     from evs_cli.fit import FitChoice, FitReport
@@ -120,8 +120,12 @@ def _tflops(flops: int) -> str:
 
 
 def _frames_text(report: BudgetReport) -> str:
-    """``index at seconds`` of the first and last sampled frames."""
-    shown = [f"{frame.index} at {frame.pts_seconds:.2f} s" for frame in report.frames]
+    """``index at seconds`` of the first and last sampled frames, and the time the model is told where it is another."""
+    shown = []
+    for frame in report.frames:
+        told = frame.prompt_seconds
+        other = "" if abs(told - frame.pts_seconds) < 0.005 else f" (told {told:.2f})"
+        shown.append(f"{frame.index} at {frame.pts_seconds:.2f} s{other}")
     if len(shown) > _SHOWN_FRAMES:
         half = _SHOWN_FRAMES // 2
         shown = [*shown[:half], "…", *shown[-half:]]
@@ -178,24 +182,50 @@ def _cost_columns(cost: CostReport | None) -> dict[str, Any]:
     }
 
 
-def render_fit(report: FitReport, sink: Sink) -> None:
-    """Show what fits, the present sampling first."""
+def render_fit(outcomes: Iterable[FitOutcome], sink: Sink) -> None:
+    """Show how each video fits, the present sampling first, and the lines to run.
+
+    Raises:
+        SomeVideosFailedError: one of several videos failed, or cannot fit.
+    """
+    documents: list[dict[str, Any]] = []
+    failed: list[str] = []
+    num_outcomes = 0
+    for outcome in outcomes:
+        num_outcomes += 1
+        if outcome.report is None:
+            assert outcome.error is not None
+            failed.append(outcome.name)
+            sink.error(outcome.error.message, outcome.error.hint)
+            documents.append({"name": outcome.name, "error": outcome.error.message})
+        elif sink.style.format == "json":
+            documents.append(asdict(outcome.report))
+        elif sink.style.format == "csv":
+            sink.text(records.to_csv(_fit_rows(outcome.report), header=num_outcomes - len(failed) == 1))
+        else:
+            _show_fit(outcome.report, sink)
     if sink.style.format == "json":
-        sink.json({"schema_version": records.SCHEMA_VERSION, **asdict(report)})
-    elif sink.style.format == "csv":
-        choices = [choice for choice in (report.present, *report.others) if choice is not None]
-        sink.text(records.to_csv([_fit_row(choice) for choice in choices]))
-    else:
-        sink.result(_fit_view(report, is_terminal=sink.is_terminal))
+        single = len(documents) == 1
+        sink.json({"schema_version": records.SCHEMA_VERSION, **(documents[0] if single else {"videos": documents})})
+    if failed:
+        raise SomeVideosFailedError(f"{len(failed)} of {num_outcomes} videos failed: {', '.join(failed)}")
 
 
-def _fit_row(choice: FitChoice) -> dict[str, Any]:
-    row = asdict(choice)
-    row["frame_height"], row["frame_width"] = row.pop("frame_size")
-    return row
+def _choices(report: FitReport) -> list[FitChoice]:
+    return [choice for choice in (report.present, *report.others) if choice is not None]
 
 
-def _fit_view(report: FitReport, *, is_terminal: bool) -> RenderableType:
+def _fit_rows(report: FitReport) -> list[dict[str, Any]]:
+    rows = []
+    for choice in _choices(report):
+        row = {"name": report.name, "model": report.model, "budget": report.budget, **asdict(choice)}
+        row["frame_height"], row["frame_width"] = row.pop("frame_size")
+        rows.append(row)
+    return rows
+
+
+def _show_fit(report: FitReport, sink: Sink) -> None:
+    """A table of the choices, and below it their lines whole, so that they can be copied."""
     if report.present is None:
         head = f"No rate up to 0.95 fits {report.budget:,} tokens at the present sampling; these do:"
     elif report.present.q == 0:
@@ -205,19 +235,22 @@ def _fit_view(report: FitReport, *, is_terminal: bool) -> RenderableType:
             f"q = {report.present.q:g} fits {report.budget:,} tokens: {report.unpruned_sequence_length:,} ids become "
             f"{report.present.sequence_length:,}."
         )
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
-    for heading in ("q", "frames", "size", "video tokens", "sequence"):
+    table = Table(box=box.SIMPLE_HEAD if sink.is_terminal else None, pad_edge=False)
+    for heading in ("", "q", "keep", "frames", "size", "video tokens", "sequence"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("line to run", overflow="fold")
-    for choice in (report.present, *report.others):
-        if choice is not None:
-            table.add_row(
-                f"{choice.q:g}",
-                f"{choice.num_sampled_frames}",
-                f"{choice.frame_size[1]}x{choice.frame_size[0]}",
-                f"{choice.retained_tokens:,}",
-                f"{choice.sequence_length:,}",
-                choice.command,
-            )
-    note = "The present sampling first, then least pruning, most frames, largest frames."
-    return Group(Text(f"{report.name}  ({report.model})", style="bold"), Text(head), table, Text(note, style="dim"))
+    choices = _choices(report)
+    for number, choice in enumerate(choices, 1):
+        table.add_row(
+            str(number),
+            f"{choice.q:g}",
+            f"{1 - choice.q:.2f}",
+            f"{choice.num_sampled_frames}",
+            f"{choice.frame_size[1]}x{choice.frame_size[0]}",
+            f"{choice.retained_tokens:,}",
+            f"{choice.sequence_length:,}",
+        )
+    note = "1 is the present sampling" if report.present is not None else "The present sampling is none of them"
+    sink.result(Group(Text(f"{report.name}  ({report.model})", style="bold"), Text(head), table))
+    sink.result(Text(f"{note}; then least pruning, most frames, largest frames. The lines to run:", style="dim"))
+    for number, choice in enumerate(choices, 1):
+        sink.text(f"{number:2}  {choice.command}")

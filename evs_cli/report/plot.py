@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.errors import ArtifactError, UsageError
+from evs_cli.errors import UsageError
+from evs_cli.output_file import check_output_file, replacing
 
 if TYPE_CHECKING:
     from evs_cli.sweep import SweepOutcome
@@ -22,17 +23,14 @@ def check_plot_path(path: Path, *, overwrite: bool) -> None:
 
     Raises:
         UsageError: another suffix, or matplotlib is not installed.
-        ArtifactError: it exists, or its CSV does.
+        ArtifactError: it or its CSV exists already, or their folder cannot be written.
     """
     import importlib.util
 
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"Invalid plot {path}: suffix {path.suffix!r}. Expected one of {', '.join(SUFFIXES)}.")
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError("--plot needs matplotlib, which is not installed.", hint="pip install 'evs-cli[plot]'")
-    for target in (path, path.with_suffix(".csv")):
-        if target.exists() and not overwrite:
-            raise ArtifactError(f"cannot write {target}: it exists already.", hint="--force overwrites it.")
+    check_output_file(path, SUFFIXES, overwrite=overwrite)
+    check_output_file(path.with_suffix(".csv"), (".csv",), overwrite=overwrite)
 
 
 def save_sweep_plot(outcomes: Sequence[SweepOutcome], path: Path, table: str) -> Path:
@@ -73,12 +71,11 @@ def save_sweep_plot(outcomes: Sequence[SweepOutcome], path: Path, table: str) ->
     kept.set_ylim(0, 104)
     cost.legend(fontsize=8)
     target = path.with_suffix(".csv")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix != ".png" else None)
-        target.write_text(table, encoding="utf-8")
-    except OSError as error:
-        raise ArtifactError(f"cannot write {path}: {(error.strerror or str(error)).lower()}.") from error
+    with replacing(path) as file:
+        undated = None if path.suffix == ".png" else {"CreationDate" if path.suffix == ".pdf" else "Date": None}
+        figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=undated)
+    with replacing(target) as file:
+        file.write(table.encode())
     return target
 
 

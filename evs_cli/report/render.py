@@ -101,8 +101,8 @@ def render_models(sink: Sink) -> None:
     elif sink.style.format == "csv":
         sink.text(records.to_csv(rows))
     else:
-        sink.result(tables.families_table(list(FAMILIES.values()), is_terminal=sink.is_terminal))
-        sink.hint(
-            "--model also takes a folder or any Hugging Face id of these families. Short names: "
-            + ", ".join(SHORT_NAMES)
-        )
+        families = list(FAMILIES.values())
+        table = tables.families_table(families, is_terminal=sink.is_terminal)
+        sink.result(table if sink.fits(table) else tables.families_list(families))
+        sink.result(f"Short names: {', '.join(SHORT_NAMES)}")
+        sink.hint("--model also takes a folder, or any Hugging Face id of these families.")

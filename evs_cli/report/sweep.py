@@ -30,16 +30,16 @@ def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | Non
         ArtifactError: the picture cannot be written.
     """
     done: list[SweepOutcome] = []
-    failed: list[str] = []
+    failed: list[SweepOutcome] = []
     for outcome in outcomes:
         if outcome.error is not None:
-            failed.append(outcome.video)
+            failed.append(outcome)
             sink.error(outcome.error.message, outcome.error.hint)
             continue
         done.append(outcome)
         if sink.style.format == "table":
             sink.result(Text(f"{outcome.video}  ({outcome.model})", style="bold"))
-            sink.result(sweep_table(outcome.rows, is_terminal=sink.is_terminal, width=sink.width))
+            sink.result(_fitting_table(outcome.rows, sink))
     is_single = len(done) == 1 and not failed
     if sink.style.format == "json":
         sink.json(_single_document(done[0]) if is_single else _document(done, failed))
@@ -54,31 +54,79 @@ def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | Non
         table = save_sweep_plot(done, plot, records.to_csv(_csv_rows(done, is_single=False)))
         sink.status(f"wrote {plot} and {table}")
     if failed:
-        raise SomeVideosFailedError(f"{len(failed)} of {len(failed) + len(done)} sweeps failed: {', '.join(failed)}")
+        raise SomeVideosFailedError(
+            f"{len(failed)} of {len(failed) + len(done)} sweeps failed: "
+            + ", ".join(outcome.video for outcome in failed)
+        )
 
 
-def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool, width: int) -> Table:
-    """A row a rate, with the change kept as a curve where ``width`` has room; columns without values are left out."""
-    has_context = any(row.context_share is not None for row in rows)
-    has_quality = any(row.quality is not None for row in rows)
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
-    headings = ["q", "tokens", "share", "sequence"]
-    headings += ["context"] if has_context else []
-    headings += ["empty frames", "in a row", "noise", "change kept"]
-    headings += ["coverage", "p5", "drift a frame"] if has_quality else []
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    has_curve = width >= sum(len(heading) + 2 for heading in headings) + _CURVE_WIDTH + len("  knee  ")
-    table.add_column("", no_wrap=True)
-    for row in rows:
-        cells = [f"{row.q:g}", f"{row.retained_tokens:,}", f"{row.retained_share:.1%}", f"{row.sequence_length:,}"]
-        cells += [_percent(row.context_share)] if has_context else []
-        cells += [str(row.empty_frames), str(row.longest_empty_run), f"{row.noise_share:.1%}"]
-        cells += [f"{row.dissimilarity_kept:.1%}"]
-        cells += _quality_cells(row) if has_quality else []
-        bar = curve(row.dissimilarity_kept) + "  " if has_curve else ""
-        table.add_row(*cells, bar + ("knee" if row.is_knee else ""))
+def _fitting_table(rows: Sequence[SweepRow], sink: Sink) -> Table:
+    """The table with as many columns as stdout has room for; what is left out is in ``--json`` and ``--format csv``."""
+    for count in range(len(_LEFT_OUT_FIRST) + 1):
+        table = sweep_table(rows, is_terminal=sink.is_terminal, leave_out=_LEFT_OUT_FIRST[:count])
+        if sink.fits(table):
+            break
     return table
+
+
+def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool, leave_out: Sequence[str] = ()) -> Table:
+    """A row a rate, with the change kept as a curve; columns without values, and those of ``leave_out``, are not there.
+
+    Args:
+        rows: the rates.
+        is_terminal: whether lines and padding help.
+        leave_out: headings of columns to leave out, ``curve`` among them.
+    """
+    columns = {heading: cells for heading, cells in _columns(rows).items() if heading not in leave_out}
+    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
+    for heading in columns:
+        is_bar = heading in ("curve", "knee")
+        table.add_column("" if is_bar else heading, justify="left" if is_bar else "right", no_wrap=True)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    return table
+
+
+# The first to go where a terminal is narrow.
+_LEFT_OUT_FIRST = (
+    "curve",
+    "in a row",
+    "share",
+    "drift a frame",
+    "noise",
+    "prefill TFLOP",
+    "empty frames",
+    "p5",
+    "KV MiB",
+    "context",
+)
+
+
+def _columns(rows: Sequence[SweepRow]) -> dict[str, list[str]]:
+    """Cells of every column that has values, by heading."""
+    columns = {
+        "q": [f"{row.q:g}" for row in rows],
+        "tokens": [f"{row.retained_tokens:,}" for row in rows],
+        "share": [f"{row.retained_share:.1%}" for row in rows],
+        "sequence": [f"{row.sequence_length:,}" for row in rows],
+    }
+    if any(row.context_share is not None for row in rows):
+        columns["context"] = [_percent(row.context_share) for row in rows]
+    if any(row.kv_cache_bytes is not None for row in rows):
+        columns["KV MiB"] = [f"{(row.kv_cache_bytes or 0) / 2**20:,.1f}" for row in rows]
+        columns["prefill TFLOP"] = [f"{(row.prefill_flops or 0) / 1e12:,.2f}" for row in rows]
+    columns |= {
+        "empty frames": [str(row.empty_frames) for row in rows],
+        "in a row": [str(row.longest_empty_run) for row in rows],
+        "noise": [f"{row.noise_share:.1%}" for row in rows],
+        "change kept": [f"{row.dissimilarity_kept:.1%}" for row in rows],
+    }
+    if any(row.quality is not None for row in rows):
+        cells = [_quality_cells(row) for row in rows]
+        columns |= dict(zip(("coverage", "p5", "drift a frame"), map(list, zip(*cells, strict=True)), strict=True))
+    columns["curve"] = [curve(row.dissimilarity_kept) for row in rows]
+    columns["knee"] = ["knee" if row.is_knee else "" for row in rows]
+    return columns
 
 
 def curve(share: float) -> str:
@@ -128,7 +176,7 @@ def _single_document(outcome: SweepOutcome) -> dict[str, Any]:
     }
 
 
-def _document(done: Sequence[SweepOutcome], failed: Sequence[str]) -> dict[str, Any]:
+def _document(done: Sequence[SweepOutcome], failed: Sequence[SweepOutcome]) -> dict[str, Any]:
     return {
         "schema_version": records.SCHEMA_VERSION,
         "sweeps": [
@@ -136,7 +184,11 @@ def _document(done: Sequence[SweepOutcome], failed: Sequence[str]) -> dict[str, 
             for outcome in done
         ],
         "summary": [asdict(row) for row in summarise(done)],
-        "failed": list(failed),
+        "failed": [
+            {"video": outcome.video, "model": outcome.model, "error": outcome.error.message}
+            for outcome in failed
+            if outcome.error is not None
+        ],
     }
 
 

@@ -106,7 +106,7 @@ def families_table(families: Sequence[Family], *, is_terminal: bool) -> Table:
     """A row a model family."""
     table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
     for heading in ("family", "for example", "layout", "positions", "sampling", "needs", "verified with"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, no_wrap=True)
     for family in families:
         table.add_row(
             family.model_type,
@@ -118,6 +118,15 @@ def families_table(families: Sequence[Family], *, is_terminal: bool) -> Table:
             family.verified,
         )
     return table
+
+
+def families_list(families: Sequence[Family]) -> Table:
+    """The families on two lines each, for terminals too narrow for a table."""
+    grid = summary_grid()
+    for family in families:
+        grid.add_row(family.model_type, f"{family.layout}; positions {family.positions}; {family.sampling}")
+        grid.add_row("", f"for example {family.example}; needs {family.needs}; verified with {family.verified}")
+    return grid
 
 
 def summary_grid() -> Table:

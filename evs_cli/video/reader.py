@@ -10,36 +10,18 @@ import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from evs_cli.errors import UsageError
-from evs_cli.video.frames import DecodedFrame, Faults, FrameBatch, FrameStream, Picture
+from evs_cli.video.decoder import Decoder, check_decoder
+from evs_cli.video.frames import DecodedFrame, Faults, FrameStream, Picture
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.packets import Int64Array, PacketIndex
 from evs_cli.video.source import open_container
 
-__all__ = ["DECODERS", "Decoder", "FrameBatch", "FrameStream", "read_frames"]
-
-Decoder = Literal["pyav", "decord"]
-DECODERS: tuple[Decoder, ...] = ("pyav", "decord")
-
 _MIN_SKIPPED_FRAMES = 32  # decoding that many costs less than a seek, which empties the decoder's pipeline
-
-
-def check_decoder(decoder: str) -> None:
-    """Refuse a decoder before any work is done for it.
-
-    Raises:
-        UsageError: an unknown decoder, or one that is not installed.
-    """
-    if decoder not in DECODERS:
-        raise UsageError(f"Invalid decoder ({decoder!r}). Expected one of: {', '.join(DECODERS)}.")
-    if decoder == "decord":
-        from evs_cli.video import decord_reader
-
-        decord_reader.require_decord()
 
 
 def read_frames(

@@ -47,6 +47,10 @@ class SamplingRequest:
     end_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            kinds = int if name in ("num_frames", "max_frames") else (int, float)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
+                raise UsageError(f"Invalid {name} ({value!r}). Expected a number.")
         if self.fps is not None and self.num_frames is not None:
             raise UsageError(f"fps ({self.fps:g}) and num_frames ({self.num_frames}) exclude each other. Give one.")
         if self.fps is not None and not 0 < self.fps <= _MAX_FPS:  # nan fails every comparison

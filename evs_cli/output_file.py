@@ -1,0 +1,74 @@
+"""Files evs writes: refused before any work is done for them, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from evs_cli.errors import ArtifactError, UsageError
+
+
+def check_output_file(path: Path, suffixes: Sequence[str], *, overwrite: bool) -> None:
+    """Refuse an output that could not be written later.
+
+    Raises:
+        UsageError: a suffix other than ``suffixes``.
+        ArtifactError: the file exists and ``overwrite`` is False, it is a folder, or its folder cannot be written.
+    """
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except OSError as error:  # a name that is too long
+        raise _unwritable(path, error) from error
+    if is_folder:
+        raise ArtifactError(f"cannot write {path}: it is a folder.", hint="Give a file name.")
+    if path.suffix not in suffixes:
+        raise UsageError(f"Invalid output {path}: suffix {path.suffix!r}. Expected one of {', '.join(suffixes)}.")
+    if exists and not overwrite:
+        raise ArtifactError(f"cannot write {path}: it exists already.", hint="--force overwrites it.")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise ArtifactError(f"cannot write {path}: {folder} is not a folder.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ArtifactError(f"cannot write {path}: no permission to write in {folder}.")
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[IO[bytes]]:
+    """A temporary file beside ``target`` that takes its place when all is written; no reader sees half a file.
+
+    The folder of ``target`` is made where it is missing.
+
+    Raises:
+        ArtifactError: it cannot be written.
+    """
+    temporary: str | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.stem[:40]}.", delete=False) as file:
+            temporary = file.name
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101 - a temporary file is private, an artifact is not
+        os.replace(temporary, target)  # noqa: PTH105
+        temporary = None
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108
+
+
+def _unwritable(path: Path, error: OSError) -> ArtifactError:
+    return ArtifactError(f"cannot write {path}: {(error.strerror or str(error)).lower()}.")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
