@@ -1,5 +1,8 @@
 """``evs fit``: right to the token, over drawn cases, and never with weights."""
 
+import csv
+import io
+import json
 import shlex
 
 import pytest
@@ -138,3 +141,24 @@ def test_it_loads_no_weights_and_reads_no_frame(tiny_model, monkeypatch, capsys)
     )
     assert code == 0
     assert '"present":{"q":0.0' in capsys.readouterr().out
+
+
+def test_several_videos_each_get_their_own_answer(tmp_path, capsys):
+    manifest = tmp_path / "videos.txt"
+    manifest.write_text("samples/crossing.mp4\n# a note\nsamples/gone.mp4\n", encoding="utf-8")
+    arguments = ["fit", "samples/slides.mp4", "--manifest", str(manifest), "--size", "112", "--context", "700"]
+    assert main([*arguments, "--json"]) == 1
+    out, err = capsys.readouterr()
+    slides, crossing, gone = json.loads(out)["videos"]
+    for name, found in (("slides", slides), ("crossing", crossing)):
+        report = fit_of(BudgetJob(make_request(size=112)), f"samples/{name}.mp4", 700)
+        assert found["name"] == f"{name}.mp4"
+        assert found["present"]["q"] == report.present.q
+        assert found["present"]["command"] == report.present.command
+    assert gone == {"name": "samples/gone.mp4", "error": "cannot open gone.mp4: no such file"}
+    assert "1 of 3 videos failed: samples/gone.mp4" in err
+
+    assert main([*arguments, "--format", "csv"]) == 1
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {row["name"] for row in rows} == {"slides.mp4", "crossing.mp4"}
+    assert all(int(row["sequence_length"]) <= 700 for row in rows)

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evs_cli
+from evs_cli.api import make_request
+from evs_cli.budget_job import BudgetJob
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.plain import PlainFrameEncoder
@@ -222,3 +224,25 @@ def test_a_video_of_one_frame():
     """Nothing but frame 0: every rate keeps it all, and nothing was lost."""
     rows = evs_cli.sweep_video(CROSSING, [0.0, 0.9], num_frames=1, size=56)
     assert [(row.retained_tokens, row.empty_frames, row.dissimilarity_kept) for row in rows] == [(28, 0, 1), (28, 0, 1)]
+
+
+def test_a_language_models_sweep_costs_what_its_plan_says(tiny_model):
+    """Context, KV cache and prefill of each rate, from two commands that share the cost model alone."""
+    folder = str(tiny_model("qwen3_vl"))
+    options = {"model": folder, "num_frames": 4}
+    rows = evs_cli.sweep_video("samples/crossing.mp4", [0.0, 0.5, 0.9], **options)
+    job = BudgetJob(make_request(**options))
+    (outcome,) = job.plan(["samples/crossing.mp4"], [0.0, 0.5, 0.9], None)
+    limit = outcome.report.context_limit
+    assert limit == 4096
+    for row, planned in zip(rows, outcome.report.rates, strict=True):
+        assert row.sequence_length == planned.sequence_length
+        assert row.context_share == planned.sequence_length / limit
+        assert row.kv_cache_bytes == planned.cost.pruned.kv_cache_bytes > 0
+        assert row.prefill_flops == planned.cost.pruned.prefill_flops > 0
+    assert rows[0].kv_cache_bytes > rows[1].kv_cache_bytes > rows[2].kv_cache_bytes
+
+
+def test_a_plain_encoders_sweep_has_no_such_cost():
+    (row,) = evs_cli.sweep_video("samples/crossing.mp4", [0.5], num_frames=2, size=56)
+    assert (row.context_share, row.kv_cache_bytes, row.prefill_flops) == (None, None, None)
