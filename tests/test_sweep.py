@@ -229,7 +229,7 @@ def test_a_video_of_one_frame():
 def test_a_language_models_sweep_costs_what_its_plan_says(tiny_model):
     """Context, KV cache and prefill of each rate, from two commands that share the cost model alone."""
     folder = str(tiny_model("qwen3_vl"))
-    options = {"model": folder, "num_frames": 4}
+    options = {"model": folder, "num_frames": 16}
     rows = evs_cli.sweep_video("samples/crossing.mp4", [0.0, 0.5, 0.9], **options)
     job = BudgetJob(make_request(**options))
     (outcome,) = job.plan(["samples/crossing.mp4"], [0.0, 0.5, 0.9], None)
