@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
+from evs_cli.core.counts import check_min_dissimilarity, check_pruning_rate, exact_retained_tokens_count
 from evs_cli.cost import CostReport, cost_report, read_language_model
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
 from evs_cli.errors import ModelError, UsageError
@@ -92,6 +92,8 @@ class BudgetReport:
     context_limit: int | None
     """Longest sequence of the model, or what the user said; None where neither is known."""
     rates: tuple[RateBudget, ...]
+    is_at_most: bool
+    """Whether a floor may drop more, by the content: K and L of every rate are then the most."""
     notes: tuple[str, ...]
 
     @property
@@ -194,6 +196,7 @@ def budget(
     *,
     context_limit: int | None = None,
     kv_budget_bytes: int | None = None,
+    min_dissimilarity: float | None = None,
 ) -> BudgetReport:
     """Count one sampled video for one model.
 
@@ -204,10 +207,12 @@ def budget(
         rates: rates to count at, each ``0 <= q < 1``.
         context_limit: longest sequence allowed; None takes the model's own, where its configuration says one.
         kv_budget_bytes: memory for caches, to tell how many such prompts fit.
+        min_dissimilarity: a floor, which makes the counts the most there can be.
 
     Raises:
-        UsageError: a rate outside [0, 1), or options the model has no use for.
+        UsageError: a rate outside [0, 1), a floor outside [0, 2], or options the model has no use for.
     """
+    check_min_dissimilarity(min_dissimilarity)
     plan = encoder.plan(sampled.clip, options)
     video_part = plan if options.prompt is None else encoder.plan(sampled.clip, replace(options, prompt=None))
     limit = context_limit if context_limit is not None else model_context_limit(encoder)
@@ -227,6 +232,7 @@ def budget(
             _rate_budget(plan, q, limit, rate_cost(plan, plan.retained_tokens(q), encoder, kv_budget_bytes))
             for q in rates
         ),
+        is_at_most=min_dissimilarity is not None,
         notes=(*sampled.warnings, *sampled.selection.notes, *plan.notes, *_idle_notes(encoder, kv_budget_bytes)),
     )
 

@@ -122,6 +122,7 @@ class BudgetJob:
                     rates,
                     context_limit=context,
                     kv_budget_bytes=kv_budget_bytes,
+                    min_dissimilarity=self.request.min_dissimilarity,
                 )
                 yield BudgetOutcome(sampled.source.name, report)
             except EvsError as error:
@@ -183,9 +184,10 @@ def require_fit(reports: Sequence[BudgetReport], context: int | None) -> None:
     for report in reports:
         shortest = min(rate.sequence_length for rate in report.rates)
         if shortest > context:
+            verb, most = ("may not", "at most ") if report.is_at_most else ("does not", "")
             raise BudgetError(
-                f"{report.source.name} does not fit {context:,} tokens: its sequence is {shortest:,} at the highest "
-                "rate asked.",
+                f"{report.source.name} {verb} fit {context:,} tokens: its sequence is {most}{shortest:,} at the "
+                "highest rate asked.",
                 hint=f"evs fit with --context {context} tells what would.",
             )
 

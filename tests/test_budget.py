@@ -1,6 +1,7 @@
 """``evs plan`` without a file system of models: factors, kinds of tokens, rates, numbers, manifests, limits."""
 
 import dataclasses
+import json
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 from evs_cli.api import make_request
 from evs_cli.budget import NumbersRequest, budget, model_context_limit, read_manifest, sample_numbers
 from evs_cli.budget_job import BudgetJob, numbers_of, require_fit, subjects_of
+from evs_cli.cli.app import main
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.video.sampling import SamplingRequest
 
@@ -151,3 +153,23 @@ def test_a_plan_for_a_plain_encoder_imports_no_torch(subject, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr.strip().splitlines()[-1] == "[]"
     assert "video tokens" in done.stdout
+
+
+def test_with_a_floor_the_counts_are_the_most(capsys):
+    line = ["plan", "samples/slides.mp4", "--q", "0.5", "--min-dissimilarity", "0.01"]
+    assert main([*line, "--context", "4000"]) == 6
+    out, err = capsys.readouterr()
+    assert "q = 0.5  at most 4,480 video tokens, sequence 4,520, 113.0% of 4,000: may not fit" in out
+    assert "slides.mp4 may not fit 4,000 tokens: its sequence is at most 4,520 at the highest rate" in err
+    assert main([*line, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["videos"][0]["is_at_most"] is True
+    assert main([*line[:-2], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["videos"][0]["is_at_most"] is False
+    for floor in ("-0.1", "2.1", "nan"):
+        assert main([*line[:-1], floor]) == 2
+        assert "Invalid min_dissimilarity" in capsys.readouterr().err
+
+
+def test_an_unknown_decoder_is_refused_though_a_plan_decodes_nothing(capsys):
+    assert main(["plan", "samples/slides.mp4", "--decoder", "ffmpeg"]) == 2
+    assert "Expected one of: pyav, decord" in capsys.readouterr().err

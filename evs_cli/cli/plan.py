@@ -26,6 +26,7 @@ def command(
     q: o.PlanRates = None,
     q_alias: o.RatesAlias = None,
     keep: o.Keep = None,
+    min_dissimilarity: o.MinDissimilarity = None,
     context: o.Context = None,
     context_alias: o.ContextAlias = None,
     kv_budget: o.KvBudget = None,
@@ -46,7 +47,7 @@ def command(
         from evs_cli.report.budget import render_plan
 
         subjects = subjects_of(videos or [], manifest, numbers_of(frames, height, width, duration, source_fps))
-        job = BudgetJob(make_request(**request))
+        job = BudgetJob(make_request(**request, min_dissimilarity=min_dissimilarity))
         rates = plan_rates(one_of("--q", q, q_alias), keep, job.encoder)
         limit = one_of("--context", context, context_alias)
         budget_bytes = None if kv_budget is None else gib(kv_budget)

@@ -27,6 +27,12 @@ def check_pruning_rate(q: float) -> float:
     return float(q)
 
 
+def check_min_dissimilarity(floor: float | None) -> None:
+    """Raise ``UsageError`` unless the floor is None or in ``[0, 2]``, the range of ``1 - cosine``."""
+    if floor is not None and not 0 <= floor <= 2:  # NaN fails every comparison
+        raise UsageError(f"Invalid min_dissimilarity {floor!r}. Expected 0 <= min_dissimilarity <= 2.")
+
+
 def check_grid(num_frames: int, height: int, width: int) -> None:
     """Raise ``UsageError`` unless the token grid ``(T, h, w)`` has at least one token."""
     if min(num_frames, height, width) < 1:

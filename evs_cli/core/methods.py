@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from evs_cli.core.counts import check_min_dissimilarity
 from evs_cli.core.retention import Ranking, Retention
 from evs_cli.errors import UsageError
 
@@ -37,8 +38,7 @@ class RetentionRule:
         if not -(2**63) <= self.seed < 2**63:
             raise UsageError(f"Invalid seed {self.seed}. Expected an integer of 64 bits.")
         floor = self.min_dissimilarity
-        if floor is not None and not 0 <= floor <= 2:
-            raise UsageError(f"Invalid min_dissimilarity {floor!r}. Expected 0 <= min_dissimilarity <= 2.")
+        check_min_dissimilarity(floor)
         if floor is not None and self.method != "evs":
             raise UsageError(f"min_dissimilarity has no effect on the method {self.method}. Expected the method evs.")
 

@@ -84,10 +84,12 @@ def _plan_view(report: BudgetReport) -> RenderableType:
         exact = rate.exact_retained_tokens
         note = "" if exact == rate.retained_tokens else f" ({exact:,} in exact decimals)"
         share = "" if rate.context_share is None else f", {rate.context_share:.1%} of {report.context_limit:,}"
-        over = ": does not fit" if rate.context_share is not None and rate.context_share > 1 else ""
+        over = "may not fit" if report.is_at_most else "does not fit"
+        is_over = rate.context_share is not None and rate.context_share > 1
         grid.add_row(
             f"q = {rate.q:g}",
-            f"{rate.retained_tokens:,} video tokens{note}, sequence {rate.sequence_length:,}{share}{over}",
+            f"{'at most ' if report.is_at_most else ''}{rate.retained_tokens:,} video tokens{note}, "
+            f"sequence {rate.sequence_length:,}{share}{f': {over}' if is_over else ''}",
         )
         if rate.cost is not None and rate.cost.pruned is not None:
             grid.add_row("", _cost_text(rate.cost, rate.cost.pruned))
@@ -164,6 +166,7 @@ def _csv_rows(report: BudgetReport) -> list[dict[str, Any]]:
             "separator_tokens": report.separator_tokens,
             "text_tokens": report.text_tokens,
             "context_limit": report.context_limit,
+            "is_at_most": report.is_at_most,
             **{key: value for key, value in asdict(rate).items() if key != "cost"},
             **_cost_columns(rate.cost),
         }
