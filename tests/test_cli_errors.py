@@ -462,7 +462,7 @@ def test_a_real_ctrl_c(tmp_path):
 
 def shell(command, *arguments):
     """Run a line of bash with ``$EVS`` for the program; the status is the program's."""
-    script = f'EVS="{sys.executable} -m evs_cli.cli.app"; {command}'
+    script = f'EVS="{sys.executable} -m evs_cli"; {command}'
     return subprocess.run(
         ["bash", "-c", script, "bash", *arguments], capture_output=True, text=True, env=ENV, timeout=120, check=False
     )
@@ -526,3 +526,18 @@ def test_c_libraries_are_quiet_too():
         assert done.stderr == ""
         done = shell('$EVS prune "$1" --decoder "$2"', str(video("noise.mp4")), decoder)
         only_error(done.returncode, 3, done.stdout, done.stderr)
+
+
+def test_ctrl_c_is_quiet_while_the_program_is_still_imported():
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'typer':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from evs_cli.__main__ import main\n"
+        "sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")

@@ -79,7 +79,7 @@ def test_an_example_runs(folder, monkeypatch, capsys, name, line):
 def test_an_example_runs_as_a_process(folder, name, line):
     prepare(folder, name)
     done = subprocess.run(
-        [sys.executable, "-m", "evs_cli.cli.app", *shlex.split(line)[1:]],
+        [sys.executable, "-m", "evs_cli", *shlex.split(line)[1:]],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

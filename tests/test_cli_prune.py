@@ -443,7 +443,7 @@ def test_a_name_that_is_no_text(tmp_path, form):
         [
             sys.executable,
             "-m",
-            "evs_cli.cli.app",
+            "evs_cli",
             "prune",
             path,
             "--dry-run" if "csv" not in form else "-q",
@@ -541,7 +541,7 @@ def test_one_video_bad_keeps_its_own_code(evs, tmp_path):
 
 def run_piped(*arguments, stdin, **options):
     return subprocess.run(
-        [sys.executable, "-m", "evs_cli.cli.app", *arguments],
+        [sys.executable, "-m", "evs_cli", *arguments],
         stdin=stdin,
         capture_output=True,
         text=True,
@@ -573,7 +573,7 @@ def test_nothing_on_standard_input():
 
 def test_a_closed_standard_input():
     done = subprocess.run(
-        ["sh", "-c", f'exec "{sys.executable}" -m evs_cli.cli.app prune - --num-frames 4 <&-'],
+        ["sh", "-c", f'exec "{sys.executable}" -m evs_cli prune - --num-frames 4 <&-'],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -629,7 +629,7 @@ def test_a_long_sequence_stays_one_line_off_a_terminal(evs):
 def test_an_output_that_knows_few_letters(variable):
     """A Windows pipe is cp1252: the bars may look otherwise, but the run does not fail over them."""
     done = subprocess.run(
-        [sys.executable, "-m", "evs_cli.cli.app", "prune", CROSSING, *FAST],
+        [sys.executable, "-m", "evs_cli", "prune", CROSSING, *FAST],
         capture_output=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "0", **variable},
         timeout=120,

@@ -98,7 +98,7 @@ def on_terminal(*arguments, columns=100, stdout=True, stderr=True, env=None, pro
         **(env or {}),
     }
     child = subprocess.Popen(
-        program or [sys.executable, "-m", "evs_cli.cli.app", *arguments],
+        program or [sys.executable, "-m", "evs_cli", *arguments],
         stdin=slave,
         stdout=slave if stdout else subprocess.PIPE,
         stderr=slave if stderr else subprocess.PIPE,
@@ -298,7 +298,7 @@ def test_a_forced_colour_brings_no_progress_into_a_pipe():
     """FORCE_COLOR is set by many build servers; it asks for colours, not for a cursor that moves."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FORCE_COLOR": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "evs_cli.cli.app", "sweep", CROSSING, *FAST, "--q", "0.5"],
+        [sys.executable, "-m", "evs_cli", "sweep", CROSSING, *FAST, "--q", "0.5"],
         capture_output=True,
         text=True,
         env=environment,

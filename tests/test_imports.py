@@ -26,6 +26,7 @@ LAYERS = (
     },
     {"report", "console"},
     {"cli"},
+    {"__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 HEAVY = ("torch", "torchvision", "transformers", "decord", "onnx", "av")
