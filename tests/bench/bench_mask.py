@@ -1,7 +1,7 @@
 """Time of the mask: the plain formula against ours, in one run on one machine. Not collected by pytest.
 
 Run from the repository: ``PYTHONPATH=. python tests/bench/bench_mask.py``. It needs about 4.5 GB for the default size,
-nearly all of it for the plain formula. The targets are of the mask's issue: at most 1/5 of the plain time in float32,
+nearly all of it for the plain formula. Targets: at most 1/5 of the plain time in float32,
 at most 1/3 in bfloat16, at (T, tokens, D) = (256, 256, 3584). Exit code 1 if a mask differs or a target is missed.
 """
 
