@@ -2,7 +2,7 @@
 
 Run from the repository: ``PYTHONPATH=. python tests/bench/bench_sweep.py [VIDEO]``. Libraries are imported and the
 weights converted before any clock starts. Each round opens the model anew and runs both, in turns, so that a machine
-that slows down slows both. The target is of the main job's issue: at most 1.2 times one prune. Exit code 1 if missed.
+that slows down slows both. Target: at most 1.2 times one prune. Exit code 1 if missed.
 """
 
 import argparse
