@@ -30,10 +30,10 @@ def threads(count):
 
 
 @contextmanager
-def block_budget(elements):
-    """Blocks of about ``elements``, so that small grids fall into many."""
+def block_budget(size_bytes):
+    """Blocks of about ``size_bytes``, so that small grids fall into many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_BLOCK_ELEMENTS_CPU", elements)
+        patch.setattr(module, "_BLOCK_BYTES_CPU", size_bytes)
         yield
 
 
@@ -51,7 +51,7 @@ def in_chunks(levels, sizes, **options):
     grid=st.tuples(st.integers(1, 7), st.integers(1, 4), st.integers(1, 4)),
     dim=st.sampled_from(DIMS),
     kind=st.sampled_from(KINDS),
-    budget=st.sampled_from([1, 50, 1000, 20_000, 1 << 19]),
+    budget=st.sampled_from([1, 200, 4000, 80_000, 1 << 20]),
     seed=SEEDS,
 )
 def test_scores_equal_cosine_similarity_bit_for_bit(dtype, count, grid, dim, kind, budget, seed):
@@ -69,10 +69,10 @@ def test_scores_equal_cosine_similarity_bit_for_bit(dtype, count, grid, dim, kin
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_default_blocks_smaller_and_larger_than_the_video(dtype):
-    # 5 x 600 x 1200 is 3.6 million elements, seven blocks of the default budget; the other fits into one.
+    # 5 x 600 x 1200 is 3.6 million elements, many blocks of the default budget; the other fits into one.
     for grid in [(5, 20, 30), (5, 2, 3)]:
         embeds = oracle.draw_embeddings(*grid, 1200, dtype, seed=1, kind="still")
-        assert (embeds.numel() > module._BLOCK_ELEMENTS_CPU) == (grid[1] > 2)
+        assert (embeds.nbytes > module._BLOCK_BYTES_CPU) == (grid[1] > 2)
         assert torch.equal(compute_dissimilarity(embeds), oracle.dissimilarity(embeds))
 
 
@@ -106,7 +106,7 @@ def test_lone_rows_do_not_depend_on_threads_or_seed():
 @given(
     grid=st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(1, 3)),
     dims=st.lists(st.sampled_from([1, 3, 8, 33, 100, 512]), min_size=2, max_size=4),
-    budget=st.sampled_from([1, 1000, 1 << 19]),
+    budget=st.sampled_from([1, 4000, 1 << 20]),
     seed=SEEDS,
 )
 def test_levels_are_compared_side_by_side(dtype, grid, dims, budget, seed):
@@ -136,7 +136,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("budget", [1, 700, 1 << 19])
+@pytest.mark.parametrize("budget", [1, 2800, 1 << 20])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_memory_layout_does_not_change_a_bit(layout, dtype, budget):

@@ -7,6 +7,7 @@ module knows nothing of rates, masks or videos.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,8 +22,8 @@ FIRST_FRAME_DISSIMILARITY = 255.0
 _COSINE_EPS = 1e-8  # torch's default for cosine_similarity; it underflows to 0 in float16, as it does there
 # On a CPU one block's normalised rows and products stay in cache (tests/bench/bench_mask.py measures what that is
 # worth). On CUDA launches cost more than memory, so the blocks are large there.
-_BLOCK_ELEMENTS_CPU = 1 << 19
-_BLOCK_ELEMENTS_ACCELERATOR = 1 << 27
+_BLOCK_BYTES_CPU = 1 << 20
+_BLOCK_BYTES_ACCELERATOR = 1 << 28
 _FLOAT_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -82,33 +83,39 @@ class DissimilarityScorer:
     ) -> None:
         """Fill ``scores`` and ``norms`` ``(t, h*w)``, block by block of places and, inside, of frames.
 
-        Frames run innermost so that the normalised frame before is still in cache. ``last`` ``(h*w, D)`` gets the
+        Frames run innermost so that the normalised frame before is still in cache; two buffers take turns, so that
+        it stays where it is. ``last`` ``(h*w, D)`` gets the
         last frame, normalised; nothing of the chunk before is written to, so a chunk that is refused may be retried.
         """
         num_frames, num_places = scores.shape
         dim = last.shape[1]
-        budget = _BLOCK_ELEMENTS_CPU if scores.device.type == "cpu" else _BLOCK_ELEMENTS_ACCELERATOR
-        block_places = max(1, min(num_places, budget // dim))
+        budget = (_BLOCK_BYTES_CPU if scores.device.type == "cpu" else _BLOCK_BYTES_ACCELERATOR) // last.itemsize
+        most_places = max(1, min(num_places, budget // dim))
+        block_places = math.ceil(num_places / math.ceil(num_places / most_places))  # blocks of even size
         block_frames = max(1, min(num_frames, budget // (dim * block_places)))
-        normalised = last.new_empty((block_frames + 1, block_places, dim))
         products = last.new_empty((block_frames, block_places, dim))
+        normalised, spare = torch.empty_like(products), torch.empty_like(products)
         gathered = None if _is_ready(levels, last.dtype) else torch.empty_like(products)
         for place in range(0, num_places, block_places):
             places = slice(place, min(place + block_places, num_places))
             n = places.stop - places.start
-            if self._previous is not None:  # else whatever lies there; the first frame's scores are overwritten
-                normalised[0, :n] = self._previous[places]
+            # Whatever lies there before the first frame, whose scores are overwritten.
+            before = spare[0, :n] if self._previous is None else self._previous[places]
             for frame in range(0, num_frames, block_frames):
                 frames = slice(frame, min(frame + block_frames, num_frames))
                 t = frames.stop - frames.start
                 rows = _gather(levels, frames, places, gathered)
                 norm = _norms(rows)
                 norms[frames, places] = norm[..., 0]
-                torch.div(rows, norm.clamp_min_(_COSINE_EPS), out=normalised[1 : t + 1, :n])
-                torch.mul(normalised[1 : t + 1, :n], normalised[:t, :n], out=products[:t, :n])
-                scores[frames, places] = 1 - _row_sums(products[:t, :n])
-                normalised[0, :n] = normalised[t, :n]
-            last[places] = normalised[0, :n]
+                torch.div(rows, norm.clamp_min_(_COSINE_EPS), out=normalised[:t, :n])
+                torch.mul(normalised[0, :n], before, out=products[0, :n])
+                if t > 1:
+                    torch.mul(normalised[1:t, :n], normalised[: t - 1, :n], out=products[1:t, :n])
+                scores[frames, places] = _row_sums(products[:t, :n])
+                before = normalised[t - 1, :n]
+                normalised, spare = spare, normalised
+            last[places] = before
+        scores.neg_().add_(1)  # 1 - similarity, for all blocks at once
 
     def _check_finite(self, levels: Sequence[torch.Tensor], scores: torch.Tensor, norms: torch.Tensor) -> None:
         """Refuse scores that would rank by noise, and remember the frames that hold a zero token."""
