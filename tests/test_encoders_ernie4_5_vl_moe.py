@@ -11,8 +11,8 @@ from grid_checks import GridChecks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import ImageFont
-from tiny_grid_models import ERNIE_MARKUP, grid_family, own_inputs
-from tiny_models import DrawnClip, clips, make_clip
+from tiny_grid_models import ERNIE_MARKUP, grid_family
+from tiny_models import DrawnClip, clips, make_clip, own_inputs
 
 from evs_cli.encoders.base import Clip, EncodeOptions
 from evs_cli.encoders.registry import open_encoder

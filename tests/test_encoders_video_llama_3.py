@@ -3,8 +3,8 @@
 import pytest
 import torch
 from grid_checks import GridChecks
-from tiny_grid_models import grid_family, own_inputs
-from tiny_models import DrawnClip, make_clip
+from tiny_grid_models import grid_family
+from tiny_models import DrawnClip, make_clip, own_inputs
 
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.video.sampling import SamplingDefaults

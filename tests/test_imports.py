@@ -224,6 +224,19 @@ def test_completion_offers_only_names_that_the_program_knows():
     assert options._DECODERS == DECODERS
 
 
+def run_fresh(code, folder):
+    """Run a snippet in a new interpreter, away from the repository; it must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=folder,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_root_is_light_and_its_names_resolve(tmp_path):
     code = (
         "import sys, evs_cli\n"
@@ -232,15 +245,7 @@ def test_the_root_is_light_and_its_names_resolve(tmp_path):
         "assert set(dir(evs_cli)) == set(evs_cli.__all__)\n"
         "for name in evs_cli.__all__: assert getattr(evs_cli, name) is getattr(evs_cli, name), name\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_fresh(code, tmp_path)
 
 
 def test_counts_need_no_torch(tmp_path):
@@ -249,15 +254,7 @@ def test_counts_need_no_torch(tmp_path):
         "assert sum(tokens_per_frame(q=.7, num_frames=32, frame_num_tokens=256)) == 2457\n"
         "assert 'torch' not in sys.modules\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_fresh(code, tmp_path)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -12,28 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from video_files import FPS, HEIGHT, NUM_FRAMES, ORIENTATIONS, VFR_TICKS, WIDTH, video
+from video_files import CONSTANT_RATE, FPS, HEIGHT, NUM_FRAMES, ORIENTATIONS, VFR_TICKS, WIDTH, video
 
 from evs_cli.errors import UsageError, VideoError
 from evs_cli.video.info import probe_video
 from evs_cli.video.orientation import orientation_of
 from evs_cli.video.source import file_sha256, open_error, source_name
-
-CONSTANT_RATE = [
-    "normal.mp4",
-    "normal.mkv",
-    "hevc10.mp4",
-    "open_gop.mp4",
-    "start5.mkv",
-    "live.mkv",
-    "odd444.mp4",
-    "vp8.webm",
-    "vp9.webm",
-    "b_frames.avi",
-    "raw.h264",
-    "stream.ts",
-    "cover.mp4",
-]
 
 
 @pytest.mark.parametrize("name", CONSTANT_RATE)

@@ -14,7 +14,7 @@ import av
 import numpy as np
 import pytest
 import torch
-from video_files import HEIGHT, NUM_FRAMES, ORIENTATIONS, WIDTH, read_number, video
+from video_files import CONSTANT_RATE, HEIGHT, NUM_FRAMES, ORIENTATIONS, WIDTH, read_number, video
 
 from evs_cli.errors import UsageError, VideoError
 from evs_cli.video import frames, reader
@@ -38,22 +38,7 @@ def numbers(name_or_info, indices, **options):
     return list(found.values())
 
 
-WHOLE = [
-    "normal.mp4",
-    "normal.mkv",
-    "hevc10.mp4",
-    "open_gop.mp4",
-    "start5.mkv",
-    "live.mkv",
-    "odd444.mp4",
-    "vp8.webm",
-    "vp9.webm",
-    "b_frames.avi",
-    "raw.h264",
-    "stream.ts",
-    "cover.mp4",
-    "sar.mp4",
-]
+WHOLE = [*CONSTANT_RATE, "sar.mp4"]
 
 
 @pytest.mark.parametrize("name", WHOLE)

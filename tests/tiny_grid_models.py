@@ -6,7 +6,6 @@ loads it twice, through evs and whole. Made as those of ``tiny_models``.
 
 from __future__ import annotations
 
-import copy
 import functools
 import tempfile
 from pathlib import Path
@@ -14,9 +13,7 @@ from typing import Any
 
 import torch
 import transformers as tf
-from tiny_models import DrawnClip, blow_up, make_tokenizer, own_inputs, text_config, token_ids
-
-from evs_cli.encoders.registry import open_encoder
+from tiny_models import TinyFamily, blow_up, make_tokenizer, text_config, token_ids
 
 QWEN_SPECIALS = [
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
@@ -284,54 +281,12 @@ def save_grid_model(model_type: str, folder: Any) -> None:
     processor.save_pretrained(folder)
 
 
-class GridFamily:
-    """A checkpoint twice: through evs, and whole, as transformers loads it."""
+class GridFamily(TinyFamily):
+    """A checkpoint of these families twice: through evs, and whole."""
 
-    def __init__(self, model_type: str, folder: Any) -> None:
-        self.model_type, self.folder = model_type, folder
-        self.encoder = open_encoder(str(folder))
-        self.encoder.load("cpu", torch.float32)
-        self.whole = tf.AutoModelForImageTextToText.from_pretrained(folder).eval()
-        self.processor = tf.AutoProcessor.from_pretrained(folder)
-
-    def text(self, prompt: str | None) -> str:
-        """The chat prompt, or the video's markup alone."""
-        if prompt is None:
-            return MARKUP[self.model_type]
-        message = {"role": "user", "content": [{"type": "video"}, {"type": "text", "text": prompt}]}
-        return self.processor.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
-
-    def own(self, drawn: DrawnClip, prompt: str | None = None, **more: Any) -> dict[str, Any]:
-        """The processor's outputs for a clip, as the whole model takes them."""
-        inputs = own_inputs(
-            self.processor,
-            drawn,
-            self.text(prompt),
-            repeat_single=self.model_type not in TAKES_ONE_FRAME,
-            **OWN_ARGUMENTS.get(self.model_type, {}),
-            **more,
-        )
-        return {name: value for name, value in inputs.items() if name != "video_metadata"}
-
-    def own_features(self, inputs: dict[str, Any]) -> Any:
-        """The whole model's features of the processor's pixels, as its own output object."""
-        names = ("pixel_values_videos", "video_grid_thw", "video_merge_sizes")
-        with torch.inference_mode():
-            return self.whole.get_video_features(**{name: inputs[name] for name in names if name in inputs})
-
-    def own_levels(self, inputs: dict[str, Any]) -> list[torch.Tensor]:
-        """One (N, D) tensor a level, the main one first."""
-        features = self.own_features(inputs)
-        return [features.pooler_output[0], *(level[0] for level in getattr(features, "deepstack_features", None) or [])]
-
-    def with_our_rows(self, inputs: dict[str, Any], levels: Any, mask: torch.Tensor) -> Any:
-        """The whole model's output object with our rows ``levels (T, h, w, D)`` in it, kept where ``mask`` says."""
-        features = copy.copy(self.own_features(inputs))
-        main, *further = (level[mask] for level in levels)
-        features.pooler_output = (main,)
-        if further:
-            features.deepstack_features = [(level,) for level in further]
-        return features
+    markup = MARKUP
+    takes_one_frame = TAKES_ONE_FRAME
+    own_arguments = OWN_ARGUMENTS
 
 
 @functools.cache

@@ -9,7 +9,8 @@ wrong order, time or position would hardly show.
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Set
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -364,13 +365,18 @@ def own_inputs(
 
 _QWEN_MARKUP = "<|vision_start|><|video_pad|><|vision_end|>"
 VIDEO_MARKUP = {"qwen2_5_vl": _QWEN_MARKUP, "qwen3_vl": _QWEN_MARKUP, "nemotron_h_omni": "<video>"}
-"""What stands for a video in a prompt of the family."""
 TAKES_ONE_FRAME = {"nemotron_h_omni"}
-"""Families whose processor takes a single frame; the others are given it twice."""
 
 
 class TinyFamily:
     """A vision-language checkpoint twice: through evs, and whole, as transformers loads it."""
+
+    markup: ClassVar[Mapping[str, str]] = VIDEO_MARKUP
+    """What stands for a video in a prompt, by ``model_type``."""
+    takes_one_frame: ClassVar[Set[str]] = TAKES_ONE_FRAME
+    """Families whose processor takes a single frame; the others are given it twice."""
+    own_arguments: ClassVar[Mapping[str, Any]] = {}
+    """What the processor must be told beside, by ``model_type``."""
 
     def __init__(self, model_type: str, folder: Any) -> None:
         self.model_type, self.folder = model_type, folder
@@ -382,20 +388,20 @@ class TinyFamily:
     def text(self, prompt: str | None) -> str:
         """The chat prompt, or the video's markup alone."""
         if prompt is None:
-            return VIDEO_MARKUP[self.model_type]
-        content = [{"type": "video"}, {"type": "text", "text": prompt}]
-        message = {"role": "user", "content": content}
+            return self.markup[self.model_type]
+        message = {"role": "user", "content": [{"type": "video"}, {"type": "text", "text": prompt}]}
         return self.processor.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
 
     def own(self, drawn: DrawnClip, prompt: str | None = None, **more: Any) -> dict[str, Any]:
         """The processor's outputs for a clip, as the whole model takes them."""
-        repeats = self.model_type not in TAKES_ONE_FRAME
+        repeats = self.model_type not in self.takes_one_frame
+        more = {**self.own_arguments.get(self.model_type, {}), **more}
         inputs = own_inputs(self.processor, drawn, self.text(prompt), repeat_single=repeats, **more)
         return {name: value for name, value in inputs.items() if name != "video_metadata"}
 
     def own_features(self, inputs: dict[str, Any], *, model: Any = None) -> Any:
         """The whole model's features of the processor's pixels, as its own output object."""
-        names = ("pixel_values_videos", "video_grid_thw")
+        names = ("pixel_values_videos", "video_grid_thw", "video_merge_sizes")
         with torch.inference_mode():
             return (model or self.whole).get_video_features(**{name: inputs[name] for name in names if name in inputs})
 

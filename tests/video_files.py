@@ -42,6 +42,22 @@ ORIENTATIONS: dict[str, tuple[tuple[int, int, int, int], Callable[[np.ndarray], 
     "transposed and turned": ((0, -1, -1, 0), lambda shown: np.rot90(shown.swapaxes(0, 1), 2)),
 }
 
+CONSTANT_RATE = [
+    "normal.mp4",
+    "normal.mkv",
+    "hevc10.mp4",
+    "open_gop.mp4",
+    "start5.mkv",
+    "live.mkv",
+    "odd444.mp4",
+    "vp8.webm",
+    "vp9.webm",
+    "b_frames.avi",
+    "raw.h264",
+    "stream.ts",
+    "cover.mp4",
+]
+"""Videos of ``NUM_FRAMES`` frames at ``FPS`` from time 0, each in another codec or container."""
 VFR_TICKS = [0, 100, 200, 1200, 1220, 1260, 3260, 3300, 3340, 3380, 3500, 4500]
 """When the pictures of vfr.mp4 are shown, in milliseconds."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_output, with_source
+from evs_cli.cli.shared import with_numbers, with_output, with_source
 from evs_cli.cli.values import one_of
 from evs_cli.console import Sink
 
@@ -17,8 +17,10 @@ EXAMPLES = (
 
 @with_output
 @with_source
+@with_numbers
 def command(
     request: dict[str, Any],
+    numbers: dict[str, Any],
     sink: Sink,
     videos: o.OptionalVideos = None,
     manifest: o.Manifest = None,
@@ -26,11 +28,6 @@ def command(
     context_alias: o.ContextAlias = None,
     max_tokens: o.MaxTokens = None,
     reserve: o.Reserve = 0,
-    frames: o.Frames = None,
-    height: o.Height = None,
-    width: o.Width = None,
-    duration: o.Duration = None,
-    source_fps: o.SourceFps = None,
 ) -> None:
     """Find the smallest pruning rate at which a video fits, and the other ways to make it fit.
 
@@ -42,7 +39,7 @@ def command(
         from evs_cli.budget_job import BudgetJob, fit_request, numbers_of, subjects_of
         from evs_cli.report.budget import render_fit
 
-        subjects = subjects_of(videos or [], manifest, numbers_of(frames, height, width, duration, source_fps))
+        subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         job = BudgetJob(make_request(**request))
         limit = one_of("--context", context, context_alias)
         render_fit(job.fit(subjects, fit_request(job.encoder, limit, max_tokens, reserve)), sink)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_output, with_source
+from evs_cli.cli.shared import with_numbers, with_output, with_source
 from evs_cli.cli.values import gib, one_of, plan_rates
 from evs_cli.console import Sink
 
@@ -18,8 +18,10 @@ EXAMPLES = (
 
 @with_output
 @with_source
+@with_numbers
 def command(
     request: dict[str, Any],
+    numbers: dict[str, Any],
     sink: Sink,
     videos: o.OptionalVideos = None,
     manifest: o.Manifest = None,
@@ -30,11 +32,6 @@ def command(
     context: o.Context = None,
     context_alias: o.ContextAlias = None,
     kv_budget: o.KvBudget = None,
-    frames: o.Frames = None,
-    height: o.Height = None,
-    width: o.Width = None,
-    duration: o.Duration = None,
-    source_fps: o.SourceFps = None,
 ) -> None:
     """Count a video's tokens exactly, from the file's facts and the model's configuration alone.
 
@@ -46,7 +43,7 @@ def command(
         from evs_cli.budget_job import BudgetJob, numbers_of, subjects_of
         from evs_cli.report.budget import render_plan
 
-        subjects = subjects_of(videos or [], manifest, numbers_of(frames, height, width, duration, source_fps))
+        subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         job = BudgetJob(make_request(**request, min_dissimilarity=min_dissimilarity))
         rates = plan_rates(one_of("--q", q, q_alias), keep, job.encoder)
         limit = one_of("--context", context, context_alias)

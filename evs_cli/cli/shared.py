@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from evs_cli.cli import options as o
@@ -17,8 +17,12 @@ from evs_cli.console import FORMATS, OutputStyle, Sink
 from evs_cli.errors import UsageError
 
 Command = Callable[..., None]
+Options = Mapping[str, tuple[Any, Any]]
+"""Annotation and default by parameter name."""
 
-_OUTPUT: dict[str, tuple[Any, Any]] = {
+_NONE: Options = {}
+
+_OUTPUT: Options = {
     "format": (o.Format, "table"),
     "json": (o.Json, False),
     "quiet": (o.Quiet, False),
@@ -26,7 +30,7 @@ _OUTPUT: dict[str, tuple[Any, Any]] = {
     "no_color": (o.NoColor, False),
     "debug": (o.Debug, False),
 }
-_SOURCE: dict[str, tuple[Any, Any]] = {
+_SOURCE: Options = {
     "model": (o.Model, "dinov2-small"),
     "fps": (o.Fps, None),
     "num_frames": (o.NumFrames, None),
@@ -45,7 +49,7 @@ _SOURCE: dict[str, tuple[Any, Any]] = {
     "trust_remote_code": (o.TrustRemoteCode, False),
 }
 """What is read: options before a command's own, by the names of ``SessionRequest`` and what it holds."""
-_RUN: dict[str, tuple[Any, Any]] = {
+_RUN: Options = {
     "method": (o.Method, "evs"),
     "min_dissimilarity": (o.MinDissimilarity, None),
     "seed": (o.Seed, 0),
@@ -55,55 +59,50 @@ _RUN: dict[str, tuple[Any, Any]] = {
     "batch_frames": (o.BatchFrames, 16),
 }
 """How it is run: options behind a command's own."""
+_NUMBERS: Options = {
+    "frames": (o.Frames, None),
+    "height": (o.Height, None),
+    "width": (o.Width, None),
+    "duration": (o.Duration, None),
+    "source_fps": (o.SourceFps, None),
+}
+"""A video in numbers, by the names of ``numbers_of``."""
 
 
 def with_output(command: Command) -> Command:
     """Give a command the output options; it receives them as ``sink``."""
-
-    def call(**values: Any) -> None:
-        output = {name: values.pop(name) for name in _OUTPUT}
-        command(**values, sink=_make_sink(**output))
-
-    return _with_signature(call, command, "sink", before={}, behind=_OUTPUT)
+    return _gathering(command, "sink", _make_sink, behind=_OUTPUT)
 
 
 def with_source(command: Command) -> Command:
     """Give a command the options of what is read, without running it; it receives them as ``request``."""
+    return _gathering(command, "request", dict, before=_SOURCE)
 
-    def call(**values: Any) -> None:
-        request = {name: values.pop(name) for name in _SOURCE}
-        command(**values, request=request)
 
-    return _with_signature(call, command, "request", before=_SOURCE, behind={})
+def with_numbers(command: Command) -> Command:
+    """Give a command the options of a video that is numbers alone; it receives them as ``numbers``."""
+    return _gathering(command, "numbers", dict, behind=_NUMBERS)
 
 
 def with_model(command: Command) -> Command:
     """Give a command the options of a model run; it receives them as ``request``, keywords of ``make_request``."""
-    return _with_run(command, _SOURCE)
+    return _gathering(command, "request", dict, before=_SOURCE, behind=_RUN)
 
 
 def with_models(command: Command) -> Command:
     """As ``with_model``, but ``--model`` may be given again: ``model`` is a list, or None, in ``request``."""
-    return _with_run(command, {**_SOURCE, "model": (o.Models, None)})
+    return _gathering(command, "request", dict, before={**_SOURCE, "model": (o.Models, None)}, behind=_RUN)
 
 
-def _with_run(command: Command, source: dict[str, tuple[Any, Any]]) -> Command:
-    def call(**values: Any) -> None:
-        request = {name: values.pop(name) for name in (*source, *_RUN)}
-        command(**values, request=request)
-
-    return _with_signature(call, command, "request", before=source, behind=_RUN)
-
-
-def _with_signature(
-    call: Callable[..., None],
-    command: Command,
-    received: str,
-    *,
-    before: dict[str, tuple[Any, Any]],
-    behind: dict[str, tuple[Any, Any]],
+def _gathering(
+    command: Command, received: str, make: Callable[..., Any], *, before: Options = _NONE, behind: Options = _NONE
 ) -> Command:
-    """``call`` with the command's own parameters, less ``received``, between the added ones."""
+    """``command`` with options around its own, which it receives in one: ``make(**values)``, as ``received``."""
+
+    def call(**values: Any) -> None:
+        made = make(**{name: values.pop(name) for name in (*before, *behind)})
+        command(**values, **{received: made})
+
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != received]
     parameters = [
         *_parameters(before),
@@ -116,7 +115,7 @@ def _with_signature(
     return call
 
 
-def _parameters(added: dict[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
+def _parameters(added: Options) -> list[inspect.Parameter]:
     return [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in added.items()
