@@ -15,7 +15,7 @@ import pytest
 from video_files import HEIGHT, NUM_FRAMES, WIDTH, read_number, video
 
 from evs_cli.errors import UsageError, VideoError
-from evs_cli.video import decord_child, decord_reader
+from evs_cli.video import decoder, decord_child, decord_reader
 from evs_cli.video.decord_reader import decord_warnings, decord_words
 from evs_cli.video.info import probe_video
 from evs_cli.video.reader import read_frames
@@ -180,14 +180,14 @@ def test_a_crash_is_an_error_and_no_crash_of_ours(started):
 
 
 def test_a_process_that_dies_at_once_is_a_crash(monkeypatch):
-    monkeypatch.setattr(decord_reader, "require_decord", lambda: None)
+    monkeypatch.setattr(decoder.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(decord_reader, "_CHILD", decord_reader._CHILD.with_name("no_such_script.py"))
     with pytest.raises(VideoError, match=r"decord crashed \(exit code 2\)"):
         read(probe_video(video("one.mp4")), [0])
 
 
 def test_without_the_module_the_hint_installs_it(monkeypatch):
-    monkeypatch.setattr(decord_reader.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(decoder.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="decord is not installed") as caught:
         read_frames(probe_video(video("one.mp4")), np.array([0]), chunk_frames=1, decoder="decord")
     assert "pip install decord" in caught.value.hint
@@ -274,13 +274,13 @@ def test_the_process_never_lets_decord_put_another_frame_in_place(monkeypatch):
     decord_child.serve({"path": "a.mp4", "num_threads": 2, "seconds": [0.1, 0.25, 0.3, 0.4]}, out)
     records, data = [], out.getvalue()
     while data:
-        kind, length = decord_reader._RECORD_HEAD.unpack_from(data)
-        data = data[decord_reader._RECORD_HEAD.size :]
+        kind, length = decord_reader.RECORD_HEAD.unpack_from(data)
+        data = data[decord_reader.RECORD_HEAD.size :]
         records.append((kind, data[:length]))
         data = data[length:]
     assert [kind for kind, _ in records] == [b"M", b"F", b"S", b"F", b"D"]
     assert json.loads(records[0][1]) == {"num_frames": 8, "matched": 3}
-    pictures = [(decord_reader._FRAME_HEAD.unpack_from(records[k][1]), records[k][1][16:]) for k in (1, 3)]
+    pictures = [(decord_reader.FRAME_HEAD.unpack_from(records[k][1]), records[k][1][16:]) for k in (1, 3)]
     assert pictures == [((0, 2, 4), b"\1" * 24), ((3, 2, 4), b"\4" * 24)]
     # Less than one frame of the fault tolerance, and a new reader after a fault.
     assert len(fake.opened) == 2

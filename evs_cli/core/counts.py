@@ -6,8 +6,10 @@ Python-float arithmetic that SGLang, vLLM and transformers share, to the token.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from numbers import Real
+from typing import SupportsInt
 
 from evs_cli.errors import UsageError
 
@@ -39,6 +41,23 @@ def check_grid(num_frames: int, height: int, width: int) -> None:
         raise UsageError(
             f"Invalid token grid ({num_frames}, {height}, {width}). Expected (T, h, w) with every entry at least 1."
         )
+
+
+def merged_grid(grid_thw: Iterable[SupportsInt], spatial_merge_size: int) -> tuple[int, int, int]:
+    """``(T, h, w)`` in tokens of a grid ``(T, H, W)`` before the spatial merge.
+
+    Raises:
+        UsageError: an empty grid, or a height or width that the merge does not divide.
+    """
+    num_frames, height, width = (int(n) for n in grid_thw)
+    if spatial_merge_size < 1 or height % spatial_merge_size or width % spatial_merge_size:
+        raise UsageError(
+            f"Invalid grid ({num_frames}, {height}, {width}) for spatial_merge_size {spatial_merge_size}. "
+            "Expected a height and width that it divides."
+        )
+    grid = (num_frames, height // spatial_merge_size, width // spatial_merge_size)
+    check_grid(*grid)
+    return grid
 
 
 def compute_retained_tokens_count(tokens_per_frame: int, num_frames: int, q: float) -> int:

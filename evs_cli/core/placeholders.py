@@ -206,7 +206,8 @@ def replace_offsets_with_tokens_per_frame(
             )
         pieces += [ids[done:start], np.full(count, filler_token_id, dtype=np.int64)]
         done = end + 1
-    return [int(i) for piece in [*pieces, ids[done:]] for i in piece]
+    real: list[int] = np.concatenate([*pieces, ids[done:]]).tolist()
+    return real
 
 
 def run_lengths(ids: npt.ArrayLike) -> list[tuple[int, int]]:

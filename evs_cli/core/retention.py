@@ -12,7 +12,7 @@ from functools import cached_property
 
 import torch
 
-from evs_cli.core.counts import check_grid, check_pruning_rate, compute_retained_tokens_count
+from evs_cli.core.counts import check_grid, check_pruning_rate, compute_retained_tokens_count, merged_grid
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.errors import UsageError
 
@@ -175,14 +175,7 @@ def compute_retention_mask(
         ModelError: a non-finite embedding, naming the frame.
     """
     check_pruning_rate(q)
-    num_frames, height, width = (int(n) for n in video_size_thw)
-    if spatial_merge_size < 1 or height % spatial_merge_size or width % spatial_merge_size:
-        raise UsageError(
-            f"Invalid grid ({num_frames}, {height}, {width}) for spatial_merge_size {spatial_merge_size}. "
-            "Expected a height and width that it divides."
-        )
-    grid = (num_frames, height // spatial_merge_size, width // spatial_merge_size)
-    check_grid(*grid)
+    grid = merged_grid(video_size_thw, spatial_merge_size)
     if video_embeds.ndim != 2 or video_embeds.shape[0] != grid[0] * grid[1] * grid[2]:
         raise UsageError(
             f"Invalid embeddings of shape {tuple(video_embeds.shape)}. "

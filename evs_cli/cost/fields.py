@@ -35,7 +35,6 @@ DTYPE_BYTES: dict[str, int] = {
 """Bytes of one value."""
 
 _DTYPE_PREFIXES = {
-    "torch.": "",
     "fp32": "float32",
     "bf16": "bfloat16",
     "fp16": "float16",
@@ -69,6 +68,11 @@ def dtype_bytes(dtype: str) -> int:
     return DTYPE_BYTES[dtype_name(dtype)]
 
 
+def names_of(name: str) -> tuple[str, ...]:
+    """A field's name and its other ones, in the order they are looked for."""
+    return (name, *ALIASES.get(name, ()))
+
+
 @dataclass(frozen=True)
 class Fields:
     """A part of a ``config.json``, and what its configuration class puts in where it is silent."""
@@ -86,7 +90,7 @@ class Fields:
         Raises:
             ModelError: neither written nor defaulted.
         """
-        for key in (name, *ALIASES.get(name, ())):
+        for key in names_of(name):
             if key in self.values:
                 return self.values[key]
         if name in self.defaults:
@@ -143,4 +147,4 @@ class Fields:
     def assumed(self) -> tuple[str, ...]:
         """Fields with a default that the configuration leaves out, in alphabetical order."""
         written = self.values.keys()
-        return tuple(sorted(n for n in self.defaults if not ({n, *ALIASES.get(n, ())} & written)))
+        return tuple(sorted(n for n in self.defaults if written.isdisjoint(names_of(n))))

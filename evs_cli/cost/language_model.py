@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evs_cli.cost.config_defaults import NO_LANGUAGE_MODEL, TEXT, TEXT_TYPES
-from evs_cli.cost.fields import Fields, dtype_bytes, dtype_name
+from evs_cli.cost.fields import Fields, dtype_bytes, dtype_name, names_of
 from evs_cli.cost.layers import Attention, ExpertMixture, FeedForward, GatedDeltaNet, Layer, Mamba2, Mixer
 from evs_cli.errors import ModelError
 
@@ -123,7 +123,7 @@ def _text_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | Non
 
 def _dtype(part: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     for mapping in (part, config):
-        for key in ("dtype", "torch_dtype"):
+        for key in names_of("dtype"):
             if isinstance(mapping.get(key), str) and mapping[key] != "auto":
                 return dtype_name(mapping[key])
     return "bfloat16"
@@ -177,7 +177,7 @@ def _listed_kinds(fields: Fields) -> list[str] | None:
 
 
 def _has_list(fields: Fields) -> bool:
-    return any(fields.values.get(key) is not None for key in ("layer_types", "layers_block_type"))
+    return any(fields.values.get(key) is not None for key in names_of("layer_types"))
 
 
 def _derived_kinds(fields: Fields, count: int) -> list[str]:

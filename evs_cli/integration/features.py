@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from evs_cli.core.counts import check_grid
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.retention import Ranking, Retention
 from evs_cli.errors import ModelError, UsageError
@@ -21,29 +20,6 @@ TokenGrid = tuple[int, int, int]
 """(T, h, w) of one video, in tokens."""
 Rows = torch.Tensor | Sequence[torch.Tensor]
 """One level of features: a tensor of all videos, or a sequence of one tensor a video; D last."""
-
-
-def merged_grids(video_grid_thw: Any, spatial_merge_size: int) -> list[TokenGrid]:
-    """Token grids from grids told before the spatial merge.
-
-    Args:
-        video_grid_thw: (T, H, W) of each video, a (V, 3) tensor or any sequence.
-        spatial_merge_size: side of the square of patches that became one token.
-
-    Raises:
-        UsageError: an empty grid, or a height or width that the merge does not divide.
-    """
-    grids = []
-    for entry in video_grid_thw.tolist() if isinstance(video_grid_thw, torch.Tensor) else video_grid_thw:
-        num_frames, height, width = (int(n) for n in entry)
-        if height % spatial_merge_size or width % spatial_merge_size:
-            raise UsageError(
-                f"Invalid grid ({num_frames}, {height}, {width}) for spatial_merge_size {spatial_merge_size}. "
-                "Expected a height and width that it divides."
-            )
-        grids.append((num_frames, height // spatial_merge_size, width // spatial_merge_size))
-        check_grid(*grids[-1])
-    return grids
 
 
 def prune_video(levels: Sequence[torch.Tensor], grid: TokenGrid, q: float) -> tuple[list[torch.Tensor], Retention]:
@@ -154,7 +130,7 @@ def retentions_of(features: Any) -> tuple[Retention, ...]:
 def rows_of(features: Any) -> torch.Tensor:
     """``(K, D)`` rows of features, video after video."""
     main = getattr(features, "pooler_output", features)
-    return torch.cat([_flat(rows) for rows in ([main] if isinstance(main, torch.Tensor) else main)])
+    return _flat(main) if isinstance(main, torch.Tensor) else torch.cat([_flat(rows) for rows in main])
 
 
 def _is_rows(value: Any) -> bool:

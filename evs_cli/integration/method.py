@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
+from evs_cli.core.counts import merged_grid
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.integration.features import TokenGrid, merged_grids, prune_features, prune_rows, rows_of
-from evs_cli.integration.results import EVSConfig, EVSEmbeddingResult
+from evs_cli.integration.features import TokenGrid, prune_features, prune_rows, rows_of
+from evs_cli.integration.results import EVSConfig, EVSEmbeddingResult, frame_counts
 
 SERVER_METHOD, TRANSFORMERS_METHOD = "get_video_feature", "get_video_features"
 METHODS = (SERVER_METHOD, TRANSFORMERS_METHOD)
@@ -86,7 +87,7 @@ def _token_grids(
     if "items" in arguments:
         missing = [item for item in arguments["items"] if getattr(item, "thw_grids", None) is None]
         if not missing:
-            return merged_grids([grid for item in arguments["items"] for grid in item.thw_grids], spatial_merge_size)
+            return [merged_grid(grid, spatial_merge_size) for item in arguments["items"] for grid in item.thw_grids]
     raise ModelError(
         f"cannot prune: the call told {type(model).__name__} no grid of its videos. Expected video_grid_thw, "
         "frames_per_video, or items with thw_grids.",
@@ -99,12 +100,19 @@ def _told_grids(model: Any, arguments: Mapping[str, Any], spatial_merge_size: in
     grids = [[int(n) for n in grid] for grid in arguments["video_grid_thw"]]
     merges = arguments.get("video_merge_sizes")  # VideoLLaMA 3 merges videos by another size than images
     sizes = [spatial_merge_size] * len(grids) if merges is None else [int(merge) for merge in merges]
-    vision = getattr(getattr(model, "config", None), "vision_config", None)
-    temporal = int(getattr(vision, "temporal_merge_size", None) or 1)  # ERNIE's resampler makes one frame of two
+    temporal = vision_number(
+        getattr(model, "config", None), "temporal_merge_size"
+    )  # ERNIE's resampler makes one frame of two
     return [
-        merged_grids([[-(-t // temporal), height, width]], size)[0]
+        merged_grid((-(-t // temporal), height, width), size)
         for (t, height, width), size in zip(grids, sizes, strict=True)
     ]
+
+
+def vision_number(config: Any, name: str) -> int:
+    """A number of the vision part of a model's configuration; 1 where it has none."""
+    vision = getattr(config, "vision_config", None)
+    return int(getattr(vision, name, None) or 1)
 
 
 def says_its_grids(model: Any, method: Callable[..., Any]) -> bool:
@@ -136,5 +144,4 @@ def _prune_items(features: Any, token_grids: Callable[[int], Sequence[TokenGrid]
         )
     rows = rows_of(features)
     (kept,), retentions = prune_rows([rows], token_grids(rows.shape[0]), q)
-    counts = [count for retention in retentions for count in retention.num_tokens_per_frame.tolist()]
-    return EVSEmbeddingResult(rows_of(kept), counts, retentions)
+    return EVSEmbeddingResult(rows_of(kept), frame_counts(retentions), retentions)

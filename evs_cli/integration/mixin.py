@@ -12,7 +12,14 @@ from typing import Any
 import torch
 
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.integration.method import METHODS, SERVER_METHOD, TRANSFORMERS_METHOD, PrunedMethod, says_its_grids
+from evs_cli.integration.method import (
+    METHODS,
+    SERVER_METHOD,
+    TRANSFORMERS_METHOD,
+    PrunedMethod,
+    says_its_grids,
+    vision_number,
+)
 from evs_cli.integration.results import EVSConfig
 
 
@@ -92,7 +99,7 @@ class EVS:
                 f"No pruning rate: {type(config).__name__} has no video_pruning_rate. Expected 0 <= rate < 1 there.",
                 hint="Give it to the model: from_pretrained(..., video_pruning_rate=0.7).",
             )
-        return EVSConfig(rate, _spatial_merge_size(config))
+        return EVSConfig(rate, vision_number(config, "spatial_merge_size"))
 
 
 def _following(cls: type[EVS]) -> type:
@@ -150,7 +157,7 @@ def enable_evs(model: Any, video_pruning_rate: float, *, frames_as_images: bool 
         ModelError: a model that cannot prune, or prunes by itself already.
     """
     # A model of several parts (Qwen Omni) has its vision's configuration in the part that sees.
-    sizes = [_spatial_merge_size(getattr(owner, "config", None)) for owner in _owners(model)]
+    sizes = [vision_number(getattr(owner, "config", None), "spatial_merge_size") for owner in _owners(model)]
     evs_config = EVSConfig(video_pruning_rate, max(sizes))
     disable_evs(model)
     if frames_as_images:
@@ -212,8 +219,3 @@ def _owners(model: Any) -> list[Any]:
     """The model, and the models inside it that have such a method: a head asks the one underneath, not itself."""
     inside = model.modules() if isinstance(model, torch.nn.Module) else ()
     return [model, *(part for part in inside if part is not model and any(hasattr(type(part), n) for n in METHODS))]
-
-
-def _spatial_merge_size(config: Any) -> int:
-    vision = getattr(config, "vision_config", None)
-    return int(getattr(vision, "spatial_merge_size", None) or 1)

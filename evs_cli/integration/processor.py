@@ -13,7 +13,7 @@ from typing import Any, Literal
 from evs_cli.core.counts import check_grid, tokens_per_frame
 from evs_cli.errors import UsageError
 from evs_cli.integration.mixin import EVS
-from evs_cli.integration.redistribution import Span
+from evs_cli.integration.redistribution import Span, as_spans
 from evs_cli.integration.results import EVSConfig
 
 
@@ -153,7 +153,7 @@ class _Factory:
         num_frames: list[int],
         input_ids: Sequence[int],
     ) -> MultimodalDataItem:
-        spans = [(int(start), int(end)) for start, end in offsets]
+        spans = as_spans(offsets)
         if self.evs_config is None:
             return MultimodalDataItem(modality=modality, feature=feature, offsets=spans)
         merge = self.evs_config.spatial_merge_size

@@ -42,7 +42,7 @@ def redistribute_placeholders(
     Raises:
         UsageError: spans that overlap or leave the sequence, negative counts, numbers that do not match.
     """
-    spans = _spans(offsets)
+    spans = as_spans(offsets)
     counts = [int(count) for count in num_tokens_per_frame]
     ids = replace_offsets_with_tokens_per_frame(input_ids, counts, spans, filler_token_id)
     if len(spans) == 1:
@@ -68,12 +68,12 @@ def move_offsets(
     Raises:
         UsageError: if ``before`` and ``after`` differ in number, or a span of ``offsets`` lies in one of ``before``.
     """
-    old, new = _spans(before), _spans(after)
+    old, new = as_spans(before), as_spans(after)
     if len(old) != len(new):
         raise UsageError(f"Invalid spans: {len(old)} before, {len(new)} after. Expected as many after as before.")
     stops = np.array([end + 1 for _, end in old], dtype=np.int64)
     moved = []
-    for start, end in _spans(offsets):
+    for start, end in as_spans(offsets):
         passed = int(np.searchsorted(stops, start, side="right"))  # spans that end in front of this one
         if passed < len(old) and old[passed][0] <= end:
             raise UsageError(
@@ -116,7 +116,7 @@ def chunk_placeholders(
     total = len(input_ids)
     if prefix < 0 or length < 0 or prefix + length > total:
         raise UsageError(f"Invalid chunk [{prefix}, {prefix + length}). Expected a part of the {total} ids.")
-    spans = _spans(offsets)
+    spans = as_spans(offsets)
     done = 0
     for start, end in spans:
         if start < done or end < start - 1 or end >= total:
@@ -160,7 +160,8 @@ def kept_places(video_placeholders: npt.ArrayLike, retention_masks: Iterable[npt
     return keep
 
 
-def _spans(offsets: Sequence[Span] | Any) -> list[Span]:
+def as_spans(offsets: Sequence[Span] | Any) -> list[Span]:
+    """Spans as pairs of Python's integers, from any sequence or a tensor."""
     return [(int(start), int(end)) for start, end in offsets]
 
 

@@ -62,7 +62,7 @@ class EVSEmbeddingResult:
                 f"Invalid num_tokens_per_frame: {len(counts)} counts, {sum(counts)} in all, for an embedding of "
                 f"shape {tuple(self.embedding.shape)}. Expected counts of at least 0 that add up to the rows of (K, D)."
             )
-        if self.retentions and self._counts_of_videos() != counts:
+        if self.retentions and frame_counts(self.retentions) != counts:
             raise UsageError("Invalid retentions: their counts are not num_tokens_per_frame. Expected the same counts.")
 
     @overload
@@ -129,9 +129,6 @@ class EVSEmbeddingResult:
             return [retention.retained_tokens for retention in self.retentions]
         return self.num_tokens_per_frame
 
-    def _counts_of_videos(self) -> list[int]:
-        return [count for retention in self.retentions for count in retention.num_tokens_per_frame.tolist()]
-
     @classmethod
     def of(cls, features: Any) -> EVSEmbeddingResult:
         """The result of pruned features, as ``get_video_features`` of a model with EVS returns them.
@@ -145,5 +142,9 @@ class EVSEmbeddingResult:
         from evs_cli.integration.features import retentions_of, rows_of
 
         retentions = retentions_of(features)
-        counts = [count for retention in retentions for count in retention.num_tokens_per_frame.tolist()]
-        return cls(embedding=rows_of(features), num_tokens_per_frame=counts, retentions=retentions)
+        return cls(rows_of(features), frame_counts(retentions), retentions)
+
+
+def frame_counts(retentions: Sequence[Retention]) -> list[int]:
+    """Tokens kept of each frame, video after video."""
+    return [count for retention in retentions for count in retention.num_tokens_per_frame.tolist()]

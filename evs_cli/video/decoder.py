@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Literal
 
 from evs_cli.errors import UsageError
@@ -18,7 +19,8 @@ def check_decoder(decoder: str) -> None:
     """
     if decoder not in DECODERS:
         raise UsageError(f"Invalid decoder ({decoder!r}). Expected one of: {', '.join(DECODERS)}.")
-    if decoder == "decord":
-        from evs_cli.video import decord_reader
-
-        decord_reader.require_decord()
+    if decoder == "decord" and importlib.util.find_spec("decord") is None:
+        raise UsageError(
+            "the decoder decord is not installed",
+            hint="pip install decord (decord2 on arm64), or use --decoder pyav",
+        )

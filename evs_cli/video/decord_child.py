@@ -30,13 +30,13 @@ _FLOAT32_EPSILON = 2.0**-22
 # decord puts the nearest good frame in place of a damaged one, and raises only beyond this share of the frames.
 _FAULT_TOLERANCE = 1e-9
 
-_RECORD_HEAD = struct.Struct("<cQ")  # kind, length of what follows
-_FRAME_HEAD = struct.Struct("<qII")  # position, height, width
+RECORD_HEAD = struct.Struct("<cQ")  # kind, length of what follows
+FRAME_HEAD = struct.Struct("<qII")  # position, height, width
 
 
 def send(out: BinaryIO, kind: bytes, *parts: bytes | memoryview) -> None:
     """Write one record."""
-    out.write(_RECORD_HEAD.pack(kind, sum(len(part) for part in parts)))
+    out.write(RECORD_HEAD.pack(kind, sum(len(part) for part in parts)))
     for part in parts:
         out.write(part)
     out.flush()
@@ -80,7 +80,7 @@ def serve(request: dict[str, Any], out: BinaryIO) -> None:
             send(out, b"S", struct.pack("<q", position))
             video = opened()  # after a fault decord's counters and buffers are not to be trusted
             continue
-        head = _FRAME_HEAD.pack(position, picture.shape[0], picture.shape[1])
+        head = FRAME_HEAD.pack(position, picture.shape[0], picture.shape[1])
         send(out, b"F", head, picture.data.cast("B"))
     send(out, b"D")
 

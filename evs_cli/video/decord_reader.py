@@ -6,13 +6,11 @@ process (``decord_child``) is there because decord can crash and writes to the c
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -23,7 +21,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from evs_cli.errors import UsageError, VideoError
+from evs_cli.errors import VideoError
+from evs_cli.video.decord_child import FRAME_HEAD, RECORD_HEAD
 from evs_cli.video.frames import DecodedFrame, Faults, Picture
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.packets import Int64Array
@@ -33,23 +32,6 @@ _CHILD = Path(__file__).with_name("decord_child.py")
 _HINT = "use --decoder pyav"
 
 _INEXACT_CONTAINERS = frozenset({"mpegts", "mpeg", "flv"})  # decord's seeks in these end at other frames
-
-# As in decord_child.
-_RECORD_HEAD = struct.Struct("<cQ")
-_FRAME_HEAD = struct.Struct("<qII")
-
-
-def require_decord() -> None:
-    """Check that the module is installed, without importing it.
-
-    Raises:
-        UsageError: it is not; the hint has the line that installs it.
-    """
-    if importlib.util.find_spec("decord") is None:
-        raise UsageError(
-            "the decoder decord is not installed",
-            hint="pip install decord (decord2 on arm64), or use --decoder pyav",
-        )
 
 
 def decord_warnings(info: VideoInfo) -> tuple[str, ...]:
@@ -89,8 +71,8 @@ def decode(info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults) ->
             elif kind == b"S":
                 faults.num_corrupt_packets += 1
             elif kind == b"F":
-                position, height, width = _FRAME_HEAD.unpack_from(payload)
-                picture = np.frombuffer(payload, np.uint8, offset=_FRAME_HEAD.size).reshape(height, width, 3)
+                position, height, width = FRAME_HEAD.unpack_from(payload)
+                picture = np.frombuffer(payload, np.uint8, offset=FRAME_HEAD.size).reshape(height, width, 3)
                 yield DecodedFrame(int(wanted[position]), _fitted(info, picture))
 
 
@@ -136,10 +118,10 @@ def _records(child: subprocess.Popen[bytes], info: VideoInfo) -> Iterator[tuple[
     """
     assert child.stdout is not None
     while True:
-        head = _read_exactly(child.stdout, _RECORD_HEAD.size)
+        head = _read_exactly(child.stdout, RECORD_HEAD.size)
         if head is None:
             break
-        kind, length = _RECORD_HEAD.unpack(head)
+        kind, length = RECORD_HEAD.unpack(head)
         payload = _read_exactly(child.stdout, length)
         if payload is None:
             break

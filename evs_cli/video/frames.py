@@ -133,10 +133,6 @@ class _Chunk:
     def is_full(self) -> bool:
         return len(self._positions) == len(self._frames)
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._positions
-
     def add(self, frame: DecodedFrame, position: int) -> None:
         np.copyto(self._pixels[len(self._positions)], frame.picture.transpose(2, 0, 1))
         self._indices.append(frame.index)
@@ -172,7 +168,7 @@ def _batches(
                     del full  # or the chunk lives on beside the next
     finally:
         decoded.close()
-    if chunk is not None and not chunk.is_empty:
+    if chunk is not None:
         yield chunk.batch(info)
     if not any_decoded:
         raise VideoError(f"cannot decode {info.name}: none of the {num_selected} sampled frames decodes")

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from evs_cli.errors import UsageError
-
-Int64Array = np.ndarray[Any, np.dtype[np.int64]]
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from evs_cli.video.packets import FloatArray, Int64Array
 
 _TOLERANCE_SECONDS = 1e-6
 _MAX_FPS = 1000.0
