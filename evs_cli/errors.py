@@ -23,6 +23,11 @@ class EvsError(Exception):
         self.hint = hint
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text; its class's name where it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 class UsageError(EvsError, ValueError):
     """An option or argument outside its allowed range, or options that exclude each other."""
 

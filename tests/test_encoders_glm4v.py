@@ -8,7 +8,7 @@ import tiny_grid_models
 import transformers
 from grid_checks import GridChecks
 from tiny_grid_models import grid_family
-from tiny_models import DrawnClip, make_clip
+from tiny_models import DrawnClip, make_clip, own_inputs
 
 from evs_cli.encoders.base import Clip, EncodeOptions
 from evs_cli.encoders.registry import open_encoder
@@ -63,7 +63,7 @@ def test_the_processor_settles_times_and_sampling_whatever_the_model_type(tmp_pa
     encoder = open_encoder(str(tmp_path))
     drawn = DrawnClip(make_clip(5, 90, 70, fps=3.0, start=7.0), 0)
     plan = encoder.plan(drawn.clip, EncodeOptions())
-    own = tiny_grid_models.own_inputs(processor, drawn, tiny_grid_models.GLM_MARKUP, repeat_single=True)
+    own = own_inputs(processor, drawn, tiny_grid_models.GLM_MARKUP, repeat_single=True)
     np.testing.assert_array_equal(plan.layout.input_ids, own["input_ids"][0].numpy())
     assert plan.prompt_seconds.tolist() == [7.0, 7.7, 8.3]
     assert encoder.sampling_defaults == GLM46V_SAMPLING

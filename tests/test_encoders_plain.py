@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from tiny_models import DrawnClip, make_clip
 
 import evs_cli
-from evs_cli.encoders import embedded
+from evs_cli.encoders import embedded, plain
 from evs_cli.encoders.base import Clip, EncodeOptions
 from evs_cli.encoders.plain import fit_short_side, generic_layout
 from evs_cli.encoders.registry import open_encoder
+from evs_cli.encoders.source import ModelSource
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.video.sampling import SamplingDefaults
 
@@ -406,3 +407,23 @@ def test_that_check_can_fail(tiny_model):
 
 def test_a_clip_counts_its_frames():
     assert Clip(4, 6, np.array([0.0, 0.5]), 1.0).num_frames == 2
+
+
+def test_normalisation_that_is_out_of_reach_is_not_taken_for_absent(monkeypatch):
+    """With the weights cached and the processor's file not, ImageNet's numbers would be silently wrong."""
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    source = ModelSource(name="a/b", location="a/b", revision=None, config={"model_type": "siglip"})
+
+    def answer_with(error):
+        def download(*arguments, **more):
+            raise error("no such file")
+
+        monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+
+    answer_with(LocalEntryNotFoundError)
+    with pytest.raises(LocalEntryNotFoundError):
+        plain._read_mean_std(source)
+    answer_with(EntryNotFoundError)
+    assert plain._read_mean_std(source) == plain._IMAGENET

@@ -230,12 +230,14 @@ class VideoEncoder(ABC):
         """``(E, D)`` extra rows behind the last frame (a newline); None, as here, for most families."""
         return None
 
-    @abstractmethod
     def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
         """Positions of the *unpruned* sequence, ``(3, L)`` or ``(L,)`` int64; None for recurrent models.
 
-        The pruned sequence's positions are a selection of these.
+        The pruned sequence's positions are a selection of these. Families without positions of their own count ids.
         """
+        import torch
+
+        return torch.arange(plan.layout.sequence_length)
 
     def check_options(self, options: EncodeOptions) -> None:
         """Raise ``UsageError`` for an option this family has no use for."""

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, seconds
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray
 from evs_cli.encoders.grid_vlm import FRAME_PIXELS, GridVideoEncoder
+from evs_cli.encoders.vlm import printed_seconds
 from evs_cli.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Ernie45VLMoeEncoder(GridVideoEncoder):
     def _prompt_seconds(self, pts_seconds: FloatArray, seconds_per_grid: float | None) -> FloatArray:
         """The first frame's time of each tubelet, to the hundredth that is drawn; unrounded where nothing is."""
         first = super()._prompt_seconds(pts_seconds, seconds_per_grid)
-        return seconds([float(f"{round(1000 * t) / 1000:.2f}") for t in first.tolist()]) if self._draws else first
+        return printed_seconds(first, 2) if self._draws else first
 
     def mark_frames(self, frames: torch.Tensor, pts_seconds: FloatArray) -> torch.Tensor:
         """See ``VideoEncoder.mark_frames``; black on white in the upper left corner, as the processor draws it."""

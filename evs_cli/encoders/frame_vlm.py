@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from evs_cli.core.placeholders import IntArray, SequenceLayout
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, require_same_count, seconds
 from evs_cli.encoders.loading import loading_errors, quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, true_times
@@ -28,14 +27,8 @@ class FrameVideoEncoder(VisionLanguageEncoder):
     """A checkpoint that takes each frame alone, at the size its processor gives to all of them."""
 
     supported_options: ClassVar[frozenset[str]] = frozenset({"prompt"})
-    modality: ClassVar[str] = "video"
-    """Whose token the placeholders are, and the key of the features in the model's ``mm_encoder_outputs``."""
     pixel_name: ClassVar[str] = "pixel_values_videos"
     """Key of the pixels in what the video processor returns."""
-    rows_before_frame: ClassVar[int] = 0
-    """Extra rows in front of each frame's grid tokens."""
-    rows_behind_video: ClassVar[int] = 0
-    """Extra rows behind the last frame's grid tokens."""
 
     @cached_property
     def config(self) -> Any:
@@ -49,16 +42,6 @@ class FrameVideoEncoder(VisionLanguageEncoder):
     def temporal_patch_size(self) -> int:
         """1: a sampled frame is a frame of tokens."""
         return 1
-
-    @property
-    def video_markup(self) -> str:
-        """``<video>``, by the processor's own name."""
-        return str(self.processor.video_token)
-
-    @property
-    def placeholder_token(self) -> str:
-        """The token of the family's modality."""
-        return str(self.processor.image_token if self.modality == "image" else self.processor.video_token)
 
     @property
     @abstractmethod
@@ -85,8 +68,6 @@ class FrameVideoEncoder(VisionLanguageEncoder):
         # frame_size is what the processor would choose again: it does not depend on the clip.
         text = self.prompt_text(options)
         expanded, (height, width) = self._expand_video(clip)
-        whole = text.replace(self.video_markup, expanded, 1)
-        ids = self.processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
         patch_rows, patch_columns = _two_sides(self.config.vision_config.patch_size)
         patches = (height // patch_rows, width // patch_columns)
         grid = (clip.num_frames, *self.token_sides(*patches))
@@ -96,7 +77,7 @@ class FrameVideoEncoder(VisionLanguageEncoder):
             model_grid_thw=(clip.num_frames, *patches),
             spatial_merge_size=self.merge_size,
             temporal_patch_size=1,
-            layout=self._place(np.asarray(ids, dtype=np.int64), grid),
+            layout=self.layout(self.expanded_ids(text, expanded), grid),
             pts_seconds=clip.pts_seconds,
             prompt_seconds=self._prompt_seconds(clip),
             modality=self.modality,
@@ -121,24 +102,6 @@ class FrameVideoEncoder(VisionLanguageEncoder):
             # Some processors ask numpy for the shape, which takes no meta tensor; a view of one zero is as small.
             outputs[self.pixel_name] = np.broadcast_to(np.zeros((), dtype=np.uint8), shape)
             return str(self.processor.replace_video_token(outputs, 0)), (shape[-2], shape[-1])
-
-    def _place(self, ids: IntArray, grid: tuple[int, int, int]) -> SequenceLayout:
-        """The layout of an expanded sequence: which placeholders are grid tokens, and which are extra rows."""
-        num_frames, height, width = grid
-        placeholder_id = int(self.processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
-        positions: IntArray = np.flatnonzero(ids == placeholder_id).astype(np.int64)
-        in_frames = num_frames * (self.rows_before_frame + height * width)
-        expected = in_frames + self.rows_behind_video
-        require_same_count(len(positions), expected, self.source, f"placeholders {self.placeholder_token}")
-        frames = positions[:in_frames].reshape(num_frames, -1)
-        before = frames[:, : self.rows_before_frame].ravel()
-        return SequenceLayout(
-            input_ids=ids,
-            token_positions=frames[:, self.rows_before_frame :].ravel(),
-            extra_positions=np.concatenate([before, positions[in_frames:]]),
-            num_frames=num_frames,
-            placeholder_token_id=placeholder_id,
-        )
 
     def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
         """See ``VideoEncoder.encode``; every frame is resized alone, so chunks agree."""

@@ -18,14 +18,9 @@ class Glm4vEncoder(GridVideoEncoder):
 
     pixel_limits: ClassVar[tuple[str, str]] = VIDEO_PIXELS
     marks: ClassVar[tuple[str, str]] = ("video_start_token_id", "video_end_token_id")
-    # Beam search counts placeholders by the key, and these are image tokens; the forward takes either.
+    # A video is written as one image a frame. Beam search counts placeholders by the key; the forward takes either.
     modality: ClassVar[str] = "image"
     supported_options: ClassVar[frozenset[str]] = frozenset({"prompt", *VIDEO_PIXELS})
-
-    @property
-    def placeholder_token(self) -> str:
-        """``<|image|>``: a video is written as one image a frame, between the marks of a video."""
-        return str(self.processor.image_token)
 
     @property
     def sampling_defaults(self) -> SamplingDefaults:

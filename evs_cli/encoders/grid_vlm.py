@@ -35,8 +35,6 @@ class GridVideoEncoder(VisionLanguageEncoder):
     """Names, in the configuration, of the tokens around a video."""
     call_arguments: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Keyword arguments of every call of the video processor, whatever its configuration says."""
-    modality: ClassVar[str] = "video"
-    """Key of the features in the model's ``mm_encoder_outputs``."""
     token_inputs: ClassVar[tuple[str, ...]] = ()
     """Outputs of the processor, one value an id, that the language model takes beside the ids."""
 
@@ -49,11 +47,6 @@ class GridVideoEncoder(VisionLanguageEncoder):
                 raise ModelError(f"cannot write the video markup of {self.source.name}: its config.json has no {name}.")
         start, end = tokenizer.convert_ids_to_tokens([config[name] for name in self.marks])
         return f"{start}{self.processor.video_token}{end}"
-
-    @property
-    def placeholder_token(self) -> str:
-        """The token of a video; a family that writes a video as images says so."""
-        return str(self.processor.video_token)
 
     def _video_arguments(self, options: EncodeOptions) -> dict[str, Any]:
         """Keyword arguments of the video processor that settle the size, as they are recorded."""
@@ -115,7 +108,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
             model_grid_thw=(grid_t, grid_h, grid_w),
             spatial_merge_size=merge,
             temporal_patch_size=self.temporal_patch_size,
-            layout=self.layout(outputs["input_ids"][0], token_grid[0], int(np.prod(token_grid))),
+            layout=self.layout(outputs["input_ids"][0], token_grid),
             pts_seconds=clip.pts_seconds,
             prompt_seconds=self._prompt_seconds(filled, seconds_per_grid),
             seconds_per_grid=seconds_per_grid,
@@ -151,14 +144,10 @@ class GridVideoEncoder(VisionLanguageEncoder):
             grids = {name: inputs[name].to(model.device) for name in _GRIDS if name in inputs}
             pixels = inputs["pixel_values_videos"].to(model.device, model.dtype)
             features = model.get_video_features(pixel_values_videos=pixels, **grids)
-        rows = [features.pooler_output[0], *(level[0] for level in self._further_levels(features))]
-        return VideoTokens(tuple(self.to_grid(level, plan) for level in rows))
+        levels = [features.pooler_output, *(getattr(features, "deepstack_features", None) or [])]
+        return VideoTokens(tuple(self.to_grid(level[0], plan) for level in levels))
 
-    def _further_levels(self, features: Any) -> list[Any]:
-        """Levels beside the main one, each a sequence of one tensor a video."""
-        return list(getattr(features, "deepstack_features", None) or [])
-
-    def position_ids(self, plan: EncodePlan) -> torch.Tensor:
+    def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
         """``(3, L)`` mrope positions, from the model's own ``get_rope_index`` over the unpruned ids."""
         import torch
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evs_cli.encoders.source import ModelSource
 from evs_cli.encoders.weights import WeightsRead, is_vision_tensor, read_vision_tensors
-from evs_cli.errors import EvsError, ModelError
+from evs_cli.errors import EvsError, ModelError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -136,7 +136,7 @@ def load_processor(source: ModelSource) -> Any:
 
 def _first_line(error: Exception) -> str:
     """The first line of an error's text, without a full stop at its end, in our words where they are plainer."""
-    text = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    text = first_line(error)
     if "ignore_mismatched_sizes" in str(error) or "mismatch" in text.lower():
         return "its weights do not have the shapes that its config.json says"
     return text[:300].rstrip(".: ")

@@ -10,11 +10,9 @@ import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, seconds
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan
 from evs_cli.encoders.loading import quiet_transformers
-from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_times
+from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, printed_seconds, true_times
 
 if TYPE_CHECKING:
     import torch
@@ -27,11 +25,6 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
 
     unused_configs: ClassVar[tuple[str, ...]] = ("audio_config",)
     supported_options: ClassVar[frozenset[str]] = frozenset({"prompt"})
-
-    @property
-    def video_markup(self) -> str:
-        """``<video>``."""
-        return str(self.processor.video_token)
 
     @property
     def placeholder_token(self) -> str:
@@ -67,9 +60,6 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             },
             0,
         )
-        text = self.prompt_text(options)
-        whole = text.replace(self.video_markup, expanded, 1)
-        ids = self.processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
         grid = (num_tubelets, height // patch // merge, width // patch // merge)
         pts = fill_tubelets(clip.pts_seconds, self.temporal_patch_size)
         return EncodePlan(
@@ -78,10 +68,10 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             model_grid_thw=(num_tubelets, height // patch, width // patch),
             spatial_merge_size=merge,
             temporal_patch_size=self.temporal_patch_size,
-            layout=self.layout(ids, num_tubelets, int(np.prod(grid))),
+            layout=self.layout(self.expanded_ids(self.prompt_text(options), expanded), grid),
             pts_seconds=clip.pts_seconds,
             # Both times of a tubelet are written; the first one stands for it, to the hundredth that is printed.
-            prompt_seconds=seconds([float(f"{round(1000 * t) / 1000:.2f}") for t in pts[:: self.temporal_patch_size]]),
+            prompt_seconds=printed_seconds(pts[:: self.temporal_patch_size], 2),
         )
 
     def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:

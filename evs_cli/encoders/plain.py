@@ -6,10 +6,8 @@ generic one: for each frame ``1``, its placeholders ``0``, then ``2``.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,10 +16,10 @@ from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders import embedded
 from evs_cli.encoders.base import NO_MODALITY, Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
 from evs_cli.encoders.loading import loading_errors, quiet_transformers, refuse_missing
-from evs_cli.encoders.source import checkpoint_file
+from evs_cli.encoders.source import ModelSource, checkpoint_file, read_json
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.video.sampling import SamplingDefaults
+from evs_cli.video.sampling import EVS_DEFAULTS, SamplingDefaults
 
 if TYPE_CHECKING:
     import torch
@@ -89,7 +87,7 @@ class PlainFrameEncoder(VideoEncoder):
     @property
     def sampling_defaults(self) -> SamplingDefaults:
         """2 fps, at most 128 frames: image models have no rule of their own."""
-        return SamplingDefaults(fps=2.0, num_frames=None, max_frames=128, min_frames=None)
+        return EVS_DEFAULTS
 
     def plan(self, clip: Clip, options: EncodeOptions, *, frame_size: tuple[int, int] | None = None) -> EncodePlan:
         """See ``VideoEncoder.plan``; needs no torch."""
@@ -127,7 +125,7 @@ class PlainFrameEncoder(VideoEncoder):
                 location, dtype=dtype, output_loading_info=True, **self.source.pretrained_arguments()
             )
             refuse_missing(self.source, info["missing_keys"])
-            self._mean_std = _read_mean_std(str(location), self.source.revision)
+            self._mean_std = _read_mean_std(self.source)
             self._model = model.to(device).eval()
         # safetensors maps the file, so that what the tower does not take is not read.
         file = checkpoint_file(self.source, "model.safetensors")
@@ -171,12 +169,6 @@ class PlainFrameEncoder(VideoEncoder):
         if self._tower.interpolates_by_argument:
             return {"pixel_values": pixels, "interpolate_pos_encoding": True}
         return {"pixel_values": pixels}
-
-    def position_ids(self, plan: EncodePlan) -> torch.Tensor:
-        """``(L,)``: places in the unpruned generic sequence."""
-        import torch
-
-        return torch.arange(plan.layout.sequence_length)
 
 
 def fit_short_side(height: int, width: int, size: int, patch_size: int) -> tuple[int, int]:
@@ -228,22 +220,14 @@ def generic_layout(num_frames: int, tokens_per_frame: int) -> SequenceLayout:
     )
 
 
-def _read_mean_std(location: str, revision: str | None) -> tuple[list[float], list[float]]:
+def _read_mean_std(source: ModelSource) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of the checkpoint's image processor; ImageNet's where it names none."""
-    path: Path | None = Path(location) / "preprocessor_config.json"
-    if not Path(location).is_dir():
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError
-
-        try:
-            path = Path(hf_hub_download(location, "preprocessor_config.json", revision=revision))
-        except EntryNotFoundError:
-            path = None
-    if path is None or not path.is_file():
+    path = checkpoint_file(source, "preprocessor_config.json")
+    if path is None:
         return _IMAGENET
-    config = json.loads(path.read_text(encoding="utf-8"))
+    config = read_json(path)
     values = (config.get("image_mean", _IMAGENET[0]), config.get("image_std", _IMAGENET[1]))
     for value in values:
         if not isinstance(value, list) or len(value) != 3 or not all(isinstance(v, (int, float)) for v in value):
-            raise ModelError(f"cannot use {location}: image_mean or image_std is {value!r}. Expected three numbers.")
+            raise ModelError(f"cannot use {source.name}: image_mean or image_std is {value!r}. Expected three numbers.")
     return values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evs_cli.errors import ModelError, UsageError
+from evs_cli.errors import ModelError, UsageError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -99,7 +99,7 @@ def _check_device(name: str) -> str:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         raise ModelError(
-            f"cannot run on {name}: {str(error).split('. ')[0].splitlines()[0].rstrip('.')}.",
+            f"cannot run on {name}: {first_line(error).split('. ')[0].rstrip('.')}.",
             hint="--device auto takes what is there; --device cpu works everywhere.",
         ) from error
     return str(device)

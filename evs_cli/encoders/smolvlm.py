@@ -14,9 +14,8 @@ import numpy as np
 from evs_cli.encoders.base import Clip, FloatArray, seconds
 from evs_cli.encoders.frame_vlm import FrameVideoEncoder
 from evs_cli.encoders.loading import load_processor
-from evs_cli.encoders.vlm import DEFAULT_FPS, DEFAULT_MAX_FRAMES
 from evs_cli.errors import ModelError
-from evs_cli.video.sampling import SamplingDefaults
+from evs_cli.video.sampling import DEFAULT_FPS, DEFAULT_MAX_FRAMES, SamplingDefaults
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from evs_cli.encoders import embedded
-from evs_cli.errors import ModelError
+from evs_cli.errors import ModelError, first_line
 
 DEFAULT_MODEL = "dinov2-small"
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -113,7 +113,7 @@ def _from_directory(name: str, trust_remote_code: bool) -> ModelSource:
             hint="Give the folder that save_pretrained wrote, with config.json and *.safetensors in it.",
         )
     return ModelSource(
-        name=name, location=name, revision=None, config=_read_json(path), trust_remote_code=trust_remote_code
+        name=name, location=name, revision=None, config=read_json(path), trust_remote_code=trust_remote_code
     )
 
 
@@ -131,7 +131,7 @@ def _from_hub(name: str, revision: str | None, trust_remote_code: bool) -> Model
     # .../models--org--name/snapshots/<commit>/config.json
     commit = path.parent.name if path.parent.parent.name == "snapshots" else revision
     return ModelSource(
-        name=name, location=location, revision=commit, config=_read_json(path), trust_remote_code=trust_remote_code
+        name=name, location=location, revision=commit, config=read_json(path), trust_remote_code=trust_remote_code
     )
 
 
@@ -182,7 +182,7 @@ def _hub_words(error: Exception) -> str:
         return "the hub is out of reach and its files are not in the cache"
     if isinstance(error, errors.EntryNotFoundError):
         return "it has no config.json on the hub"
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160].rstrip(".")
+    return first_line(error)[:160].rstrip(".")
 
 
 def _not_found(name: str, location: str, reason: str) -> ModelError:
@@ -198,7 +198,12 @@ def _not_found(name: str, location: str, reason: str) -> ModelError:
     )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a checkpoint.
+
+    Raises:
+        ModelError: it cannot be read, or holds no object.
+    """
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from evs_cli.encoders.base import EncodePlan, FloatArray, seconds
+from evs_cli.encoders.base import EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.grid_vlm import GridVideoEncoder
+from evs_cli.encoders.vlm import printed_seconds
 
 if TYPE_CHECKING:
     import torch
@@ -39,16 +40,13 @@ class VideoLlama3Encoder(GridVideoEncoder):
         )
         num_tokens = int(inputs["video_grid_thw"][0].prod()) // int(video.merge_size) ** 2
         inputs["video_compression_mask"] = torch.ones(num_tokens, dtype=torch.bool)
-        expanded = text.replace(self.video_markup, self.processor.replace_video_token(inputs, 0), 1)
-        ids = self.processor.tokenizer([expanded], **self.tokenizer_arguments(text))["input_ids"]
-        return {"input_ids": ids, **inputs}
+        expanded = self.processor.replace_video_token(inputs, 0)
+        return {"input_ids": [self.expanded_ids(text, expanded)], **inputs}
 
     def _prompt_seconds(self, pts_seconds: FloatArray, seconds_per_grid: float | None) -> FloatArray:
         """Each frame's time in whole milliseconds, to the tenth the prompt prints."""
-        return seconds([float(f"{round(1000 * t) / 1000:.1f}") for t in pts_seconds.tolist()])
+        return printed_seconds(pts_seconds, 1)
 
-    def position_ids(self, plan: EncodePlan) -> torch.Tensor:
-        """``(L,)``: its language model counts ids."""
-        import torch
-
-        return torch.arange(plan.layout.sequence_length)
+    def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
+        """``(L,)``: its language model counts ids, unlike the other families of grids."""
+        return VideoEncoder.position_ids(self, plan)

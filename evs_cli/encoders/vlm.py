@@ -27,12 +27,10 @@ from evs_cli.encoders.base import (
 from evs_cli.encoders.loading import load_processor, load_vision_part
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.video.sampling import SamplingDefaults
+from evs_cli.video.sampling import DEFAULT_FPS, DEFAULT_MAX_FRAMES, SamplingDefaults
 
 if TYPE_CHECKING:
     import torch
-
-DEFAULT_FPS, DEFAULT_MAX_FRAMES = 2.0, 128
 
 
 class VisionLanguageEncoder(VideoEncoder):
@@ -40,6 +38,12 @@ class VisionLanguageEncoder(VideoEncoder):
 
     unused_configs: ClassVar[tuple[str, ...]] = ()
     """Optional sub-configurations that a video has no use for, such as ``audio_config``."""
+    modality: ClassVar[str] = "video"
+    """Whose token the placeholders are, and the key of the features in the model's ``mm_encoder_outputs``."""
+    rows_before_frame: ClassVar[int] = 0
+    """Extra rows in front of each frame's grid tokens."""
+    rows_behind_video: ClassVar[int] = 0
+    """Extra rows behind the last frame's grid tokens."""
     _model: Any = None
 
     @cached_property
@@ -65,14 +69,14 @@ class VisionLanguageEncoder(VideoEncoder):
         return int(self.processor.video_processor.temporal_patch_size)
 
     @property
-    @abstractmethod
     def video_markup(self) -> str:
-        """The text that stands for one video in the family's prompts."""
+        """The text that stands for one video in the family's prompts; the processor's own token, as here, for most."""
+        return str(self.processor.video_token)
 
     @property
-    @abstractmethod
     def placeholder_token(self) -> str:
-        """The token, as text, that stands for one video token once the markup is expanded."""
+        """The token, as text, that stands for one video token once the markup is expanded: that of the modality."""
+        return str(self.processor.image_token if self.modality == "image" else self.processor.video_token)
 
     @abstractmethod
     def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
@@ -139,16 +143,27 @@ class VisionLanguageEncoder(VideoEncoder):
             ) from error
         return text
 
-    def layout(self, input_ids: Sequence[int], num_frames: int, num_tokens: int) -> SequenceLayout:
-        """The layout of an expanded sequence, whose placeholders must be as many as the grid has tokens."""
+    def expanded_ids(self, text: str, expanded: str) -> list[int]:
+        """Ids of a prompt with the video written out: ``expanded`` in place of its markup in ``text``."""
+        whole = text.replace(self.video_markup, expanded, 1)
+        ids: list[int] = self.processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
+        return ids
+
+    def layout(self, input_ids: Sequence[int], token_grid_thw: tuple[int, int, int]) -> SequenceLayout:
+        """The layout of an expanded sequence: which placeholders are grid tokens, and which are extra rows."""
+        num_frames, height, width = token_grid_thw
         placeholder_id = int(self.processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
         ids: IntArray = np.asarray(input_ids, dtype=np.int64)
         positions: IntArray = np.flatnonzero(ids == placeholder_id).astype(np.int64)
-        require_same_count(len(positions), num_tokens, self.source, f"placeholders {self.placeholder_token}")
+        in_frames = num_frames * (self.rows_before_frame + height * width)
+        expected = in_frames + self.rows_behind_video
+        require_same_count(len(positions), expected, self.source, f"placeholders {self.placeholder_token}")
+        frames = positions[:in_frames].reshape(num_frames, -1)
+        before = frames[:, : self.rows_before_frame].ravel()
         return SequenceLayout(
             input_ids=ids,
-            token_positions=positions,
-            extra_positions=np.empty(0, dtype=np.int64),
+            token_positions=frames[:, self.rows_before_frame :].ravel(),
+            extra_positions=np.concatenate([before, positions[in_frames:]]),
             num_frames=num_frames,
             placeholder_token_id=placeholder_id,
         )
@@ -168,12 +183,6 @@ class VisionLanguageEncoder(VideoEncoder):
             )
         return rows.reshape(-1, height, width, rows.shape[-1])
 
-    def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
-        """``(L,)``: families without positions of their own count their ids."""
-        import torch
-
-        return torch.arange(plan.layout.sequence_length)
-
 
 def true_times(clip: Clip, pts_seconds: FloatArray) -> dict[str, Any]:
     """``video_metadata`` that tells a processor the true times, in milliseconds as frame indices at a rate of 1000.
@@ -190,6 +199,11 @@ def true_times(clip: Clip, pts_seconds: FloatArray) -> dict[str, Any]:
         "width": clip.width,
         "video_backend": "evs",
     }
+
+
+def printed_seconds(pts_seconds: FloatArray, num_decimals: int) -> FloatArray:
+    """Times in whole milliseconds, as processors are told them, to the decimals that they print."""
+    return seconds([float(f"{round(1000 * t) / 1000:.{num_decimals}f}") for t in pts_seconds.tolist()])
 
 
 def fill_tubelets(values: FloatArray, temporal_patch_size: int) -> FloatArray:

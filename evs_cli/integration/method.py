@@ -100,9 +100,8 @@ def _told_grids(model: Any, arguments: Mapping[str, Any], spatial_merge_size: in
     grids = [[int(n) for n in grid] for grid in arguments["video_grid_thw"]]
     merges = arguments.get("video_merge_sizes")  # VideoLLaMA 3 merges videos by another size than images
     sizes = [spatial_merge_size] * len(grids) if merges is None else [int(merge) for merge in merges]
-    temporal = vision_number(
-        getattr(model, "config", None), "temporal_merge_size"
-    )  # ERNIE's resampler makes one frame of two
+    # ERNIE's resampler makes one frame of two.
+    temporal = vision_number(getattr(model, "config", None), "temporal_merge_size")
     return [
         merged_grid((-(-t // temporal), height, width), size)
         for (t, height, width), size in zip(grids, sizes, strict=True)

@@ -89,7 +89,8 @@ class SamplingDefaults:
         return next((fps for longest, fps in self.fps_up_to if window_seconds <= longest), self.fps)
 
 
-EVS_DEFAULTS = SamplingDefaults(fps=2.0, max_frames=128)
+DEFAULT_FPS, DEFAULT_MAX_FRAMES = 2.0, 128
+EVS_DEFAULTS = SamplingDefaults(fps=DEFAULT_FPS, max_frames=DEFAULT_MAX_FRAMES)
 """For families that state nothing."""
 
 
