@@ -237,6 +237,12 @@ def budget(
     )
 
 
+def check_context(context: int | None) -> None:
+    """Raise ``UsageError`` for a context limit below 1; None is none."""
+    if context is not None and context < 1:
+        raise UsageError(f"Invalid context ({context}). Expected at least 1.")
+
+
 def model_context_limit(encoder: VideoEncoder) -> int | None:
     """``max_position_embeddings`` of the language model, or None for a plain encoder."""
     try:
@@ -261,7 +267,7 @@ def rate_cost(
         return cost_report(
             encoder.source.config,
             unpruned_tokens=plan.sequence_length(),
-            pruned_tokens=plan.layout.sequence_length - plan.total_tokens + retained_tokens,
+            pruned_tokens=plan.length_with(retained_tokens),
             retained_video_tokens=retained_tokens,
             patch_grid_thw=plan.model_grid_thw,
             kv_budget_bytes=kv_budget_bytes,

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from evs_cli.budget import (
     BudgetReport,
     NumbersRequest,
     budget,
+    check_context,
     model_context_limit,
     read_manifest,
     sample_file,
     sample_numbers,
 )
 from evs_cli.encoders.base import VideoEncoder
-from evs_cli.encoders.registry import open_encoder
 from evs_cli.errors import BudgetError, EvsError, UsageError
 from evs_cli.fit import FitReport, FitRequest, Resample, fit
-from evs_cli.session import SessionRequest, opened
-from evs_cli.video.decoder import check_decoder
-from evs_cli.video.info import probe_video
+from evs_cli.session import SessionRequest, one_by_one, open_requested, opened
+from evs_cli.video.info import VideoInfo, probe_video
 from evs_cli.video.sampling import SamplingRequest
 
 Subject = str | NumbersRequest
@@ -60,26 +61,35 @@ def numbers_of(
     return NumbersRequest(height, width, frames, duration, source_fps)
 
 
-@dataclass(frozen=True)
-class BudgetOutcome:
-    """What became of one video of a plan."""
-
-    name: str
-    report: BudgetReport | None = None
-    error: EvsError | None = None
+Report = TypeVar("Report", BudgetReport, FitReport)
 
 
 @dataclass(frozen=True)
-class FitOutcome:
-    """What became of one video of a fit."""
+class Outcome(Generic[Report]):
+    """What became of one video of a plan or a fit: a report, or an error."""
 
     name: str
-    report: FitReport | None = None
+    report: Report | None = None
     error: EvsError | None = None
 
 
 def _name(subject: Subject) -> str:
     return subject if isinstance(subject, str) else f"{subject.width}x{subject.height}"
+
+
+def _outcomes(subjects: Sequence[Subject], report_of: Callable[[Subject], Report]) -> Iterator[Outcome[Report]]:
+    return one_by_one(
+        subjects,
+        lambda subject: Outcome(_name(subject), report_of(subject)),
+        lambda subject, error: Outcome(_name(subject), error=error),
+        is_single=len(subjects) == 1,
+    )
+
+
+def probe_named(video: str) -> VideoInfo:
+    """The facts of a video as named on the command line."""
+    with opened(video) as source:
+        return probe_video(source)
 
 
 class BudgetJob:
@@ -90,13 +100,10 @@ class BudgetJob:
         UsageError: an option without meaning for the model, or a decoder that is not installed.
     """
 
-    def __init__(self, request: SessionRequest) -> None:
-        check_decoder(request.decoder)
+    def __init__(self, request: SessionRequest, probe: Callable[[str], VideoInfo] = probe_named) -> None:
         self.request = request
-        self.encoder: VideoEncoder = open_encoder(
-            request.model, revision=request.revision, trust_remote_code=request.trust_remote_code
-        )
-        self.encoder.check_options(request.options)
+        self.encoder = open_requested(request)
+        self._probe = probe
 
     def plan(
         self,
@@ -104,46 +111,39 @@ class BudgetJob:
         rates: Sequence[float],
         context: int | None,
         kv_budget_bytes: int | None = None,
-    ) -> Iterator[BudgetOutcome]:
+    ) -> Iterator[Outcome[BudgetReport]]:
         """A report a video; a video that fails is an outcome with an error where there are several.
 
         Raises:
             UsageError: a context below 1.
         """
-        if context is not None and context < 1:
-            raise UsageError(f"Invalid context ({context}). Expected at least 1.")
-        for subject in subjects:
-            try:
-                sampled = self._resample(subject)(self._sampling(subject))
-                report = budget(
-                    sampled,
-                    self.encoder,
-                    self.request.options,
-                    rates,
-                    context_limit=context,
-                    kv_budget_bytes=kv_budget_bytes,
-                    min_dissimilarity=self.request.min_dissimilarity,
-                )
-                yield BudgetOutcome(sampled.source.name, report)
-            except EvsError as error:
-                if len(subjects) == 1:
-                    raise
-                yield BudgetOutcome(_name(subject), error=error)
+        check_context(context)
 
-    def fit(self, subjects: Sequence[Subject], request: FitRequest) -> Iterator[FitOutcome]:
+        def report_of(subject: Subject) -> BudgetReport:
+            return budget(
+                self._resample(subject)(self._sampling(subject)),
+                self.encoder,
+                self.request.options,
+                rates,
+                context_limit=context,
+                kv_budget_bytes=kv_budget_bytes,
+                min_dissimilarity=self.request.min_dissimilarity,
+            )
+
+        return _outcomes(subjects, report_of)
+
+    def fit(self, subjects: Sequence[Subject], request: FitRequest) -> Iterator[Outcome[FitReport]]:
         """How each video fits a budget; a file is scanned once, however many samplings are tried.
 
         A video that fails, or cannot fit, is an outcome with an error where there are several.
         """
-        for subject in subjects:
-            try:
-                resample, sampling = self._resample(subject), self._sampling(subject)
-                session = replace(self.request, sampling=sampling)
-                yield FitOutcome(_name(subject), fit(resample(sampling), self.encoder, session, request, resample))
-            except EvsError as error:
-                if len(subjects) == 1:
-                    raise
-                yield FitOutcome(_name(subject), error=error)
+
+        def report_of(subject: Subject) -> FitReport:
+            resample, sampling = self._resample(subject), self._sampling(subject)
+            session = replace(self.request, sampling=sampling)
+            return fit(resample(sampling), self.encoder, session, request, resample)
+
+        return _outcomes(subjects, report_of)
 
     def _sampling(self, subject: Subject) -> SamplingRequest:
         """The sampling asked for; a video that is said to be so many sampled frames is sampled as that many."""
@@ -161,17 +161,17 @@ class BudgetJob:
         if isinstance(subject, NumbersRequest):
             numbers = subject.at_rate(self.request.sampling.fps)
             return lambda sampling: sample_numbers(numbers, sampling, self.encoder)
-        with opened(subject) as source:
-            video = probe_video(source)
+        video = self._probe(subject)
         return lambda sampling: sample_file(subject, video, sampling, self.encoder)
 
 
 def plan_all(
-    requests: Sequence[SessionRequest], videos: Sequence[str], rates: Sequence[float]
-) -> Iterator[BudgetOutcome]:
-    """The plans of the same videos for one model after another."""
-    for job in [BudgetJob(request) for request in requests]:
-        yield from job.plan(videos, rates, None)
+    requests: Sequence[SessionRequest], videos: Sequence[str], rates: Sequence[float], context: int | None
+) -> Iterator[Outcome[BudgetReport]]:
+    """The plans of the same videos for one model after another; a video is scanned once, as standard input must be."""
+    probe = functools.cache(probe_named)
+    for job in [BudgetJob(request, probe) for request in requests]:
+        yield from job.plan(videos, rates, context)
 
 
 def require_fit(reports: Sequence[BudgetReport], context: int | None) -> None:

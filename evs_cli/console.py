@@ -210,9 +210,5 @@ def _closed() -> TextIO:
 def _console(stream: Any, no_color: bool | None, *, is_error: bool = False) -> Console:
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")  # a stream that knows no block characters shows ? and goes on
-    console = Console(file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False)
-    if not stream.isatty():
-        console = Console(
-            file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False, width=_PLAIN_WIDTH
-        )
-    return console
+    width = None if stream.isatty() else _PLAIN_WIDTH
+    return Console(file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False, width=width)

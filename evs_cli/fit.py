@@ -7,10 +7,11 @@ to the token: one step less does not fit.
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from evs_cli.budget import Sampled
+from evs_cli.budget import Sampled, check_context
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.session import STDIN, SessionRequest
@@ -44,10 +45,9 @@ class FitRequest:
     def __post_init__(self) -> None:
         if self.context is None and self.max_tokens is None:
             raise UsageError("No budget is given. Expected --context or --max-tokens.")
-        for name in ("context", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"Invalid {name} ({value}). Expected at least 1.")
+        check_context(self.context)
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise UsageError(f"Invalid max_tokens ({self.max_tokens}). Expected at least 1.")
         if self.reserve and self.context is None:
             raise UsageError(f"reserve ({self.reserve}) has no effect on max_tokens. Expected it beside context.")
         if self.reserve < 0 or (self.context is not None and self.reserve >= self.context):
@@ -133,33 +133,26 @@ def fit(
 def smallest_rate(plan: EncodePlan, budget: int) -> float | None:
     """The smallest multiple of 0.01, at most 0.95, with L(q) <= budget; None where there is none.
 
-    L falls as q grows, so the rates are halved until one is left.
+    L falls as q grows, so the rates that fit stand behind those that do not.
     """
-    low, high = 0, len(_RATES)
-    while low < high:
-        middle = (low + high) // 2
-        if plan.sequence_length(_RATES[middle]) <= budget:
-            high = middle
-        else:
-            low = middle + 1
-    return _RATES[low] if low < len(_RATES) else None
+    index = bisect_left(_RATES, True, key=lambda q: plan.sequence_length(q) <= budget)
+    return _RATES[index] if index < len(_RATES) else None
 
 
 class _Search:
-    """Plans samplings and sizes against one budget, and remembers the shortest sequence it met."""
+    """Plans samplings and sizes against one budget, and remembers what it tried."""
 
     def __init__(self, encoder: VideoEncoder, session: SessionRequest, budget: int, resample: Resample) -> None:
         self.encoder, self.session, self.budget, self.resample = encoder, session, budget, resample
-        self.least: tuple[int, int, tuple[int, int]] | None = None
-        """Shortest sequence at the highest rate, with its sampled frames and frame size."""
+        self.tried: list[tuple[int, int, tuple[int, int]]] = []
+        """Of each choice the sequence at the highest rate, its sampled frames, its frame size."""
 
     def choice(
         self, sampled: Sampled, plan: EncodePlan, sampling: SamplingRequest, options: EncodeOptions
     ) -> FitChoice | None:
         """The smallest rate for one sampling and size; None where no rate fits."""
         num_frames = len(sampled.selection.frame_indices)
-        shortest = (plan.sequence_length(MAX_RATE), num_frames, plan.frame_size)
-        self.least = shortest if self.least is None else min(self.least, shortest)
+        self.tried.append((plan.sequence_length(MAX_RATE), num_frames, plan.frame_size))
         q = smallest_rate(plan, self.budget)
         if q is None:
             return None
@@ -251,7 +244,7 @@ def prune_command(
 def _impossible(sampled: Sampled, plan: EncodePlan, search: _Search) -> BudgetError:
     """The error for a video that cannot fit: what its length is made of, and the least that would do."""
     shortest, rest = plan.sequence_length(MAX_RATE), plan.sequence_length() - plan.total_tokens
-    least, num_frames, (height, width) = search.least or (shortest, plan.token_grid_thw[0], plan.frame_size)
+    least, num_frames, (height, width) = min(search.tried)
     frames = "1 frame" if num_frames == 1 else f"{num_frames} frames"
     return BudgetError(
         f"{sampled.source.name} does not fit {search.budget:,} tokens: at q = {MAX_RATE:g} it needs {shortest:,}, of "

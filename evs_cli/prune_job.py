@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from evs_cli import artifact
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.encoded_video import ClipPlan
-from evs_cli.errors import ArtifactError, EvsError, ModelLoadError, UsageError
+from evs_cli.errors import ArtifactError, EvsError, UsageError
 from evs_cli.progress import Progress, Timings
-from evs_cli.session import STDIN, Session, SessionRequest, opened
+from evs_cli.session import STDIN, Session, SessionRequest, one_by_one, opened
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
@@ -108,16 +108,12 @@ def run_job(job: PruneJob, progress: Progress, *, dry_run: bool = False) -> Iter
     """
     session = Session(job.request, progress)
     q, q_source = session.pruning_rate(job.q)
-    for video, output in zip(job.videos, job.outputs, strict=True):
-        base = PruneOutcome(video, output, job.request.model, q, q_source)
-        try:
-            yield _dry(base, session) if dry_run else _prune(base, session, job.overwrite)
-        except ModelLoadError:
-            raise
-        except EvsError as error:
-            if len(job.videos) == 1:
-                raise
-            yield replace(base, error=error)
+    yield from one_by_one(
+        [PruneOutcome(*each, job.request.model, q, q_source) for each in zip(job.videos, job.outputs, strict=True)],
+        lambda base: _dry(base, session) if dry_run else _prune(base, session, job.overwrite),
+        lambda base, error: replace(base, error=error),
+        is_single=len(job.videos) == 1,
+    )
 
 
 def _dry(base: PruneOutcome, session: Session) -> PruneOutcome:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from evs_cli._version import __version__
 from evs_cli.encoded_video import ClipPlan, EncodedVideo
@@ -23,15 +23,15 @@ from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, resolve_runtime
 from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.encoders.weights import WeightsRead
-from evs_cli.errors import ModelError, ModelLoadError, UsageError
+from evs_cli.errors import EvsError, ModelError, ModelLoadError, UsageError
 from evs_cli.pipeline import DEFAULT_PRUNING_RATE, EncodeSettings, encode_video, plan_video
 from evs_cli.progress import Progress, SilentProgress, Timings
+from evs_cli.video.decoder import Decoder, check_decoder
 from evs_cli.video.sampling import SamplingRequest
 from evs_cli.video.source import VideoSource
 
-if TYPE_CHECKING:
-    from evs_cli.video.decoder import Decoder
-
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
 
 STDIN = "-"
 """The name that stands for a video on standard input."""
@@ -77,6 +77,43 @@ class SessionRequest:
     decoder: Decoder = "pyav"
 
 
+def open_requested(request: SessionRequest) -> VideoEncoder:
+    """The encoder of a request, its options and decoder checked; no weights are read.
+
+    Raises:
+        ModelError: no such model, or an unknown family.
+        UsageError: an option without meaning for the model, or a decoder that is unknown or not installed.
+    """
+    encoder = open_encoder(request.model, revision=request.revision, trust_remote_code=request.trust_remote_code)
+    encoder.check_options(request.options)
+    check_decoder(request.decoder)
+    return encoder
+
+
+def one_by_one(
+    items: Iterable[Item],
+    work: Callable[[Item], Outcome],
+    failed: Callable[[Item, EvsError], Outcome],
+    *,
+    is_single: bool,
+) -> Iterator[Outcome]:
+    """``work`` on each item; of several, one that fails becomes an outcome of its own and the others go on.
+
+    Raises:
+        EvsError: the error of a single item.
+        ModelLoadError: weights that cannot be loaded concern every item.
+    """
+    for item in items:
+        try:
+            yield work(item)
+        except ModelLoadError:
+            raise
+        except EvsError as error:
+            if is_single:
+                raise
+            yield failed(item, error)
+
+
 class Session:
     """An opened model, ready to plan and encode videos.
 
@@ -88,16 +125,11 @@ class Session:
     def __init__(self, request: SessionRequest, progress: Progress | None = None) -> None:
         from evs_cli.core.methods import RetentionRule
         from evs_cli.encoders.runtime import parse_dtype
-        from evs_cli.video.decoder import check_decoder
 
         self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
         self.request = request
         self.progress = progress or SilentProgress()
-        self.encoder: VideoEncoder = open_encoder(
-            request.model, revision=request.revision, trust_remote_code=request.trust_remote_code
-        )
-        self.encoder.check_options(request.options)
-        check_decoder(request.decoder)
+        self.encoder = open_requested(request)
         self.settings = EncodeSettings(
             runtime=resolve_runtime(request.device, request.dtype),
             batch_frames=request.batch_frames,

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from evs_cli.budget import model_context_limit, rate_cost
+from evs_cli.budget import check_context, model_context_limit, rate_cost
 from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
-from evs_cli.errors import EvsError, ModelLoadError, UsageError
+from evs_cli.errors import EvsError, UsageError
 
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
@@ -105,10 +106,9 @@ def _row(
     with_quality: bool,
 ) -> SweepRow:
     plan = encoded.actual
-    num_frames, height, width = plan.token_grid_thw
     retained = retention.retained_tokens
     quota = retained - plan.tokens_per_frame
-    length = plan.layout.sequence_length - plan.total_tokens + retained
+    length = plan.length_with(retained)
     report = None if encoder is None else rate_cost(plan, retained, encoder)
     cost = None if report is None else report.pruned
     quality = None
@@ -119,7 +119,7 @@ def _row(
     return SweepRow(
         q=retention.q,
         retained_tokens=retained,
-        exact_retained_tokens=exact_retained_tokens_count(height * width, num_frames, retention.q),
+        exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw[0], retention.q),
         retained_share=retained / plan.total_tokens,
         sequence_length=length,
         empty_frames=retention.empty_frames,
@@ -167,7 +167,10 @@ class SweepJob:
     rates: tuple[float, ...]
     with_quality: bool = False
     context_limit: int | None = None
-    """Longest sequence; None is each model's own."""
+    """Longest sequence, at least 1; None is each model's own."""
+
+    def __post_init__(self) -> None:
+        check_context(self.context_limit)
 
 
 def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
@@ -176,25 +179,23 @@ def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
     Raises:
         ModelError, UsageError: what concerns a model and all its videos.
     """
-    from evs_cli.session import Session, opened
+    from evs_cli.session import Session, one_by_one, opened
 
     sessions = [Session(request, progress) for request in job.requests]  # a bad one is found before any work
     with ExitStack() as stack:
         sources = {video: stack.enter_context(opened(video)) for video in job.videos}  # standard input comes but once
         for session in sessions:
-            for video, source in sources.items():
-                try:
-                    yield SweepOutcome(video, session.request.model, tuple(_sweep_one(session, source, job)))
-                except ModelLoadError:
-                    raise
-                except EvsError as error:
-                    if len(job.videos) == 1:
-                        raise
-                    yield SweepOutcome(video, session.request.model, error=error)
+            yield from one_by_one(
+                sources.items(),
+                partial(_sweep_one, session, job),
+                partial(_failed_sweep, session),
+                is_single=len(job.videos) == 1,
+            )
 
 
-def _sweep_one(session: Session, source: VideoSource, job: SweepJob) -> list[SweepRow]:
-    return sweep(
+def _sweep_one(session: Session, job: SweepJob, item: tuple[str, VideoSource]) -> SweepOutcome:
+    video, source = item
+    rows = sweep(
         session.encode(source),
         job.rates,
         session.rule,
@@ -202,6 +203,11 @@ def _sweep_one(session: Session, source: VideoSource, job: SweepJob) -> list[Swe
         context_limit=job.context_limit,
         with_quality=job.with_quality,
     )
+    return SweepOutcome(video, session.request.model, tuple(rows))
+
+
+def _failed_sweep(session: Session, item: tuple[str, VideoSource], error: EvsError) -> SweepOutcome:
+    return SweepOutcome(item[0], session.request.model, error=error)
 
 
 @dataclass(frozen=True)

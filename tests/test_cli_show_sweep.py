@@ -233,3 +233,31 @@ def test_models_breaks_no_row_off_a_terminal(evs, monkeypatch, columns):
 def test_every_short_name_is_of_a_family_and_every_example_is_reachable():
     for family in FAMILIES.values():
         assert family.example == "-" or family.example in SHORT_NAMES or family.example.count("/") == 1
+
+
+def test_a_dry_sweep_of_standard_input_reads_it_once_for_all_models(tiny_model):
+    """The second model would find the pipe empty; and --context is told of, as in a plan."""
+    import subprocess
+    import sys
+
+    models = ("--model", str(tiny_model("qwen3_vl")), "--model", "dinov2-small")
+    with (ROOT / "samples" / "crossing.mp4").open("rb") as video:
+        done = subprocess.run(
+            [sys.executable, "-m", "evs_cli", "sweep", "-", *models, "--dry-run", "--context", "4096", "--json"],
+            stdin=video,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)["videos"]
+    assert (first["video"], second["video"]) == ("-", "-")
+    assert first["model"] != second["model"]
+    assert first["context_limit"] == second["context_limit"] == 4096
+
+
+def test_a_sweep_with_a_context_below_one_is_a_usage_error(evs):
+    code, out, err = evs("sweep", ROOT / "samples" / "crossing.mp4", "--context", "0")
+    assert (code, out) == (2, "")
+    assert "Invalid context (0). Expected at least 1." in err

@@ -20,7 +20,7 @@ from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.errors import UsageError
 from evs_cli.session import Session, SessionRequest
-from evs_cli.sweep import parse_rates, sweep
+from evs_cli.sweep import SweepJob, parse_rates, sweep
 from evs_cli.video.sampling import SamplingRequest
 
 CROSSING = Path(__file__).resolve().parents[1] / "samples" / "crossing.mp4"
@@ -246,3 +246,9 @@ def test_a_language_models_sweep_costs_what_its_plan_says(tiny_model):
 def test_a_plain_encoders_sweep_has_no_such_cost():
     (row,) = evs_cli.sweep_video("samples/crossing.mp4", [0.5], num_frames=2, size=56)
     assert (row.context_share, row.kv_cache_bytes, row.prefill_flops) == (None, None, None)
+
+
+def test_a_context_below_one_is_refused():
+    for limit in (0, -5):
+        with pytest.raises(UsageError, match=rf"Invalid context \({limit}\)\. Expected at least 1"):
+            SweepJob(("a.mp4",), (make_request(),), (0.5,), context_limit=limit)

@@ -58,9 +58,9 @@ def command(
             check_plot_path(picture, overwrite=force)
         models = request.pop("model") or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
         requests = [make_request(model=model, **request) for model in models]
-        if dry_run:
-            render_plan(plan_all(requests, videos, rates), sink, None)
-            return
         limit = one_of("--context", context, context_alias)
+        if dry_run:
+            render_plan(plan_all(requests, videos, rates, limit), sink, None)
+            return
         job = SweepJob(tuple(videos), tuple(requests), tuple(rates), with_quality=quality, context_limit=limit)
         render_sweeps(run_sweep(job, progress), sink, picture)

@@ -154,7 +154,11 @@ class EncodePlan:
 
     def sequence_length(self, q: float = 0.0) -> int:
         """Length of ``input_ids`` at rate q."""
-        return self.layout.sequence_length - self.total_tokens + self.retained_tokens(q)
+        return self.length_with(self.retained_tokens(q))
+
+    def length_with(self, retained_tokens: int) -> int:
+        """Length of ``input_ids`` with so many video tokens kept."""
+        return self.layout.sequence_length - self.total_tokens + retained_tokens
 
 
 class VideoEncoder(ABC):

@@ -6,19 +6,18 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from evs_cli.budget_job import require_fit
+from evs_cli.fit import MAX_RATE
 from evs_cli.report import records
-from evs_cli.report.render import SomeVideosFailedError
-from evs_cli.report.tables import summary_grid
+from evs_cli.report.render import raise_if_failed
+from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.budget import BudgetReport
-    from evs_cli.budget_job import BudgetOutcome, FitOutcome
+    from evs_cli.budget_job import Outcome
     from evs_cli.console import Sink
     from evs_cli.cost import CostReport, PromptCost
     from evs_cli.fit import FitChoice, FitReport
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 _SHOWN_FRAMES = 8
 
 
-def render_plan(outcomes: Iterable[BudgetOutcome], sink: Sink, context: int | None) -> None:
+def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink, context: int | None) -> None:
     """Show each plan as it comes, a total where there are several, then refuse what does not fit.
 
     Raises:
@@ -44,8 +43,9 @@ def render_plan(outcomes: Iterable[BudgetOutcome], sink: Sink, context: int | No
             documents.append({"video": outcome.name, "error": outcome.error.message})
             continue
         reports.append(outcome.report)
-        documents.append(plan_record(outcome.report))
-        if sink.style.format == "table":
+        if sink.style.format == "json":
+            documents.append(plan_record(outcome.report))
+        elif sink.style.format == "table":
             for note in outcome.report.notes:
                 sink.notice(f"{outcome.report.source.name}: {note}")
             sink.result(_plan_view(outcome.report))
@@ -56,8 +56,7 @@ def render_plan(outcomes: Iterable[BudgetOutcome], sink: Sink, context: int | No
     elif len(reports) > 1:
         sink.result(_totals_view(reports, is_terminal=sink.is_terminal))
     require_fit(reports, context)
-    if failed:
-        raise SomeVideosFailedError(f"{len(failed)} of {len(failed) + len(reports)} videos failed: {', '.join(failed)}")
+    raise_if_failed(failed, len(failed) + len(reports))
 
 
 def plan_record(report: BudgetReport) -> dict[str, Any]:
@@ -148,9 +147,7 @@ def _totals(reports: list[BudgetReport]) -> list[dict[str, Any]]:
 
 
 def _totals_view(reports: list[BudgetReport], *, is_terminal: bool) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
-    for heading in ("q", "video tokens", "sequence"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table(("q", "video tokens", "sequence"), is_terminal=is_terminal)
     for total in _totals(reports):
         table.add_row(f"{total['q']:g}", f"{total['retained_tokens']:,}", f"{total['sequence_length']:,}")
     return Group(Text(f"all {len(reports)} videos", style="bold"), table)
@@ -185,7 +182,7 @@ def _cost_columns(cost: CostReport | None) -> dict[str, Any]:
     }
 
 
-def render_fit(outcomes: Iterable[FitOutcome], sink: Sink) -> None:
+def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:
     """Show how each video fits, the present sampling first, and the lines to run.
 
     Raises:
@@ -210,8 +207,7 @@ def render_fit(outcomes: Iterable[FitOutcome], sink: Sink) -> None:
     if sink.style.format == "json":
         single = len(documents) == 1
         sink.json({"schema_version": records.SCHEMA_VERSION, **(documents[0] if single else {"videos": documents})})
-    if failed:
-        raise SomeVideosFailedError(f"{len(failed)} of {num_outcomes} videos failed: {', '.join(failed)}")
+    raise_if_failed(failed, num_outcomes)
 
 
 def _choices(report: FitReport) -> list[FitChoice]:
@@ -230,7 +226,7 @@ def _fit_rows(report: FitReport) -> list[dict[str, Any]]:
 def _show_fit(report: FitReport, sink: Sink) -> None:
     """A table of the choices, and below it their lines whole, so that they can be copied."""
     if report.present is None:
-        head = f"No rate up to 0.95 fits {report.budget:,} tokens at the present sampling; these do:"
+        head = f"No rate up to {MAX_RATE:g} fits {report.budget:,} tokens at the present sampling; these do:"
     elif report.present.q == 0:
         head = f"It fits {report.budget:,} tokens without pruning ({report.unpruned_sequence_length:,})."
     else:
@@ -238,9 +234,8 @@ def _show_fit(report: FitReport, sink: Sink) -> None:
             f"q = {report.present.q:g} fits {report.budget:,} tokens: {report.unpruned_sequence_length:,} ids become "
             f"{report.present.sequence_length:,}."
         )
-    table = Table(box=box.SIMPLE_HEAD if sink.is_terminal else None, pad_edge=False)
-    for heading in ("", "q", "keep", "frames", "size", "video tokens", "sequence"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("", "q", "keep", "frames", "size", "video tokens", "sequence")
+    table = plain_table(headings, is_terminal=sink.is_terminal)
     choices = _choices(report)
     for number, choice in enumerate(choices, 1):
         table.add_row(

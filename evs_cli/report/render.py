@@ -44,8 +44,13 @@ def render_prune(outcomes: Iterable[PruneOutcome], sink: Sink, printed: Sequence
             documents[-1] = {}  # only a JSON document is made of all of them
     if sink.style.format == "json":
         sink.json(records.prune_document(documents))
+    raise_if_failed(failed, len(documents))
+
+
+def raise_if_failed(failed: Sequence[str], num_outcomes: int, what: str = "videos") -> None:
+    """Raise ``SomeVideosFailedError`` if any failed; for after everything is shown."""
     if failed:
-        raise SomeVideosFailedError(f"{len(failed)} of {len(documents)} videos failed: {', '.join(failed)}")
+        raise SomeVideosFailedError(f"{len(failed)} of {num_outcomes} {what} failed: {', '.join(failed)}")
 
 
 def _show_outcome(outcome: PruneOutcome, record: dict[str, Any], sink: Sink) -> None:

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from evs_cli.report import records
-from evs_cli.report.render import SomeVideosFailedError
+from evs_cli.report.render import raise_if_failed
+from evs_cli.report.tables import plain_table
 from evs_cli.sweep import SweepOutcome, summarise
 
 if TYPE_CHECKING:
@@ -53,11 +53,7 @@ def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | Non
 
         table = save_sweep_plot(done, plot, records.to_csv(_csv_rows(done, is_single=False)))
         sink.status(f"wrote {plot} and {table}")
-    if failed:
-        raise SomeVideosFailedError(
-            f"{len(failed)} of {len(failed) + len(done)} sweeps failed: "
-            + ", ".join(outcome.video for outcome in failed)
-        )
+    raise_if_failed([outcome.video for outcome in failed], len(failed) + len(done), "sweeps")
 
 
 def _fitting_table(rows: Sequence[SweepRow], sink: Sink) -> Table:
@@ -78,7 +74,7 @@ def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool, leave_out: Seque
         leave_out: headings of columns to leave out, ``curve`` among them.
     """
     columns = {heading: cells for heading, cells in _columns(rows).items() if heading not in leave_out}
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
+    table = plain_table((), is_terminal=is_terminal)
     for heading in columns:
         is_bar = heading in ("curve", "knee")
         table.add_column("" if is_bar else heading, justify="left" if is_bar else "right", no_wrap=True)
@@ -150,7 +146,7 @@ def _percent(share: float | None) -> str:
 
 
 def _summary_table(rows: Sequence[SweepSummary], *, is_terminal: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
+    table = plain_table((), is_terminal=is_terminal)
     table.add_column("model")
     for heading in ("q", "videos", "tokens", "sequence", "empty frames", "change kept"):
         table.add_column(heading, justify="right", no_wrap=True)

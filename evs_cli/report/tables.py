@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -104,9 +104,8 @@ def plan_summary(title: str, plan: ClipPlan, q: float, output: str | None, *, is
 
 def families_table(families: Sequence[Family], *, is_terminal: bool) -> Table:
     """A row a model family."""
-    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
-    for heading in ("family", "for example", "layout", "positions", "sampling", "needs", "verified with"):
-        table.add_column(heading, no_wrap=True)
+    headings = ("family", "for example", "layout", "positions", "sampling", "needs", "verified with")
+    table = plain_table(headings, is_terminal=is_terminal, justify="left")
     for family in families:
         table.add_row(
             family.model_type,
@@ -127,6 +126,14 @@ def families_list(families: Sequence[Family]) -> Table:
         grid.add_row(family.model_type, f"{family.layout}; positions {family.positions}; {family.sampling}")
         grid.add_row("", f"for example {family.example}; needs {family.needs}; verified with {family.verified}")
     return grid
+
+
+def plain_table(headings: Sequence[str], *, is_terminal: bool, justify: Literal["left", "right"] = "right") -> Table:
+    """A table with a line under its headings on a terminal, and without any elsewhere; no cell is wrapped."""
+    table = Table(box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify=justify, no_wrap=True)
+    return table
 
 
 def summary_grid() -> Table:
