@@ -115,6 +115,8 @@ class EncodePlan:
     """Seconds between frames of tokens, for families whose positions depend on it."""
     token_type_ids: npt.NDArray[np.int64] | None = None
     """(L,) int64 modality of each unpruned id (0 text, 2 video), for families whose positions depend on it."""
+    loader_size: tuple[int, int] | None = None
+    """(height, width) in pixels a server's loader resizes frames to before the processor does; None where none does."""
     modality: str = "video"
     """Key of these features in the model's ``mm_encoder_outputs``: ``image`` where a video goes in as images, or
     ``NO_MODALITY``."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from evs_cli.core.placeholders import IntArray, SequenceLayout
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, seconds
 from evs_cli.encoders.loading import quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_times
@@ -122,15 +123,29 @@ class GridVideoEncoder(VisionLanguageEncoder):
             ),
         )
 
+    @property
+    def spatial_merge_size(self) -> int:
+        """The video processor's own."""
+        return int(self.processor.video_processor.merge_size)
+
+    def token_type_ids(self, layout: SequenceLayout) -> IntArray:
+        """2 where a video token stands, as these families' processors mark it."""
+        types: IntArray = np.where(layout.input_ids == layout.placeholder_token_id, 2, 0).astype(np.int64)
+        return types
+
     def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
         """See ``VideoEncoder.encode``."""
         import torch
+        from torchvision.transforms.v2 import InterpolationMode
         from torchvision.transforms.v2 import functional as tvf
 
         from evs_cli.core.video_tokens import VideoTokens
 
         video, model = self.processor.video_processor, self._model
         # The size depends on the whole clip, so the plan's is used and the processor resizes nothing itself.
+        if plan.loader_size is not None:
+            bilinear = InterpolationMode.BILINEAR  # SGLang's; no other server resizes before the processor
+            frames = tvf.resize(frames, list(plan.loader_size), interpolation=bilinear, antialias=True)
         resized = tvf.resize(frames, list(plan.frame_size), interpolation=int(video.resample), antialias=True)
         with quiet_transformers(), torch.inference_mode():
             inputs = video(

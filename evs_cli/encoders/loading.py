@@ -134,6 +134,14 @@ def load_processor(source: ModelSource) -> Any:
         return AutoProcessor.from_pretrained(source.location, **source.pretrained_arguments())
 
 
+def load_tokenizer(source: ModelSource) -> Any:
+    """The checkpoint's tokenizer, of a family that has no processor."""
+    from transformers import AutoTokenizer
+
+    with loading_errors(source), quiet_transformers():
+        return AutoTokenizer.from_pretrained(source.location, **source.pretrained_arguments())
+
+
 def _first_line(error: Exception) -> str:
     """The first line of an error's text, without a full stop at its end, in our words where they are plainer."""
     text = first_line(error)

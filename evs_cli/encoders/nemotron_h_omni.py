@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan
 from evs_cli.encoders.loading import quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, printed_seconds, true_times
+from evs_cli.errors import ModelError
 
 if TYPE_CHECKING:
     import torch
@@ -39,15 +40,8 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
     def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
         import torch
 
-        video = self.processor.video_processor
-        patch, merge = int(video.patch_size), round(1 / video.downsample_ratio)
-        rows, columns = target_patches(
-            clip.height,
-            clip.width,
-            target_num_patches=int(video.video_target_num_patches),
-            merge_size=merge,
-            keeps_aspect=bool(video.video_maintain_aspect_ratio),
-        )
+        patch, merge = int(self.processor.video_processor.patch_size), self.spatial_merge_size
+        rows, columns = self._own_patches(clip.height, clip.width)
         height, width = frame_size or (rows * patch, columns * patch)
         num_tubelets = -(-clip.num_frames // self.temporal_patch_size)
         expanded = self.processor.replace_video_token(
@@ -74,11 +68,40 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             prompt_seconds=printed_seconds(pts[:: self.temporal_patch_size], 2),
         )
 
+    def _own_patches(self, height: int, width: int) -> tuple[int, int]:
+        """(rows, columns) of patches that the processor makes of a frame of ``height`` x ``width`` pixels."""
+        video = self.processor.video_processor
+        return target_patches(
+            height,
+            width,
+            target_num_patches=int(video.video_target_num_patches),
+            merge_size=self.spatial_merge_size,
+            keeps_aspect=bool(video.video_maintain_aspect_ratio),
+        )
+
+    @property
+    def spatial_merge_size(self) -> int:
+        """The inverse of the video processor's ``downsample_ratio``."""
+        return round(1 / float(self.processor.video_processor.downsample_ratio))
+
     def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
-        """See ``VideoEncoder.encode``; the processor's size depends on the frame's alone, so chunks agree."""
+        """See ``VideoEncoder.encode``; the processor's size depends on the frame's alone, so chunks agree.
+
+        Raises:
+            ModelError: a plan of another size, as SGLang has one: the processor knows its own alone.
+        """
         import torch
 
         from evs_cli.core.video_tokens import VideoTokens
+
+        own, patch = self._own_patches(*frames.shape[-2:]), int(self.processor.video_processor.patch_size)
+        if plan.frame_size != (own[0] * patch, own[1] * patch):
+            height, width = plan.frame_size
+            raise ModelError(
+                f"cannot encode {self.source.name} with frames of {width}x{height}: its processor makes them "
+                f"{own[1] * patch}x{own[0] * patch}.",
+                hint="evs plan and evs fit count it; to encode, take --dialect evs, hf or vllm.",
+            )
 
         with quiet_transformers(), torch.inference_mode():
             inputs = self.processor.video_processor(

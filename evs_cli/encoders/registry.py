@@ -82,6 +82,7 @@ FAMILIES: dict[str, Family] = {
         _language("video_llama_3", "lkhl/VideoLLaMA3-2B-Image-HF", "video_llama_3:VideoLlama3Encoder", "a span a frame, times", "1-d", "2 fps, 4 to 180"),
         _language("ernie4_5_vl_moe", "baidu/ERNIE-4.5-VL-28B-A3B-PT", "ernie4_5_vl_moe:Ernie45VLMoeEncoder", "one span, times drawn on frames", "mrope", "2 fps, 16 to 180"),
         _language("nemotron_h_omni", "nemotron-omni-30b", "nemotron_h_omni:NemotronHOmniEncoder", "a span a tubelet, times", "none", "2 fps, at most 128"),
+        Family("NemotronH_Nano_VL_V2", "nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16", "nemotron_nano_vl:NemotronNanoVLEncoder", "a span a frame, times", "none", "by the server (--dialect)", "config, tokenizer", "counts alone"),
     )
 }
 """The families evs knows, by ``model_type``."""

@@ -168,6 +168,58 @@ class VisionLanguageEncoder(VideoEncoder):
             placeholder_token_id=placeholder_id,
         )
 
+    def plan_sequence(
+        self,
+        clip: Clip,
+        *,
+        frame_size: tuple[int, int],
+        token_grid_thw: tuple[int, int, int],
+        input_ids: Sequence[int],
+        prompt_seconds: FloatArray,
+        seconds_per_grid: float | None = None,
+        loader_size: tuple[int, int] | None = None,
+    ) -> EncodePlan:
+        """The plan of a clip whose size, ids and times are settled by a server's rules and not by the processor.
+
+        Args:
+            clip: the sampled frames, with their true times.
+            frame_size: (height, width) in pixels that is cut into patches.
+            token_grid_thw: tokens in time, height, width.
+            input_ids: (L,) the unpruned sequence.
+            prompt_seconds: (T,) float64, times as the model is told them.
+            seconds_per_grid: see ``EncodePlan``.
+            loader_size: see ``EncodePlan``.
+
+        Raises:
+            ModelError: ids whose placeholders are not the grid's.
+        """
+        num_frames, height, width = token_grid_thw
+        merge = self.spatial_merge_size
+        layout = self.layout(input_ids, token_grid_thw)
+        return EncodePlan(
+            frame_size=frame_size,
+            token_grid_thw=token_grid_thw,
+            model_grid_thw=(num_frames, height * merge, width * merge),
+            spatial_merge_size=merge,
+            temporal_patch_size=self.temporal_patch_size,
+            layout=layout,
+            pts_seconds=clip.pts_seconds,
+            prompt_seconds=prompt_seconds,
+            seconds_per_grid=seconds_per_grid,
+            token_type_ids=self.token_type_ids(layout),
+            loader_size=loader_size,
+            modality=self.modality,
+        )
+
+    @property
+    def spatial_merge_size(self) -> int:
+        """Side of the square of patches that becomes one token; of the families that ``plan_sequence`` serves."""
+        raise NotImplementedError
+
+    def token_type_ids(self, layout: SequenceLayout) -> IntArray | None:
+        """(L,) modality of each id (0 text, 2 video) for families whose positions depend on it; None for others."""
+        return None
+
     def load(self, device: str, dtype: torch.dtype) -> WeightsRead:
         """See ``VideoEncoder.load``; the language layers stay on disk."""
         self._model, account = load_vision_part(self.source, device, dtype, unused_configs=self.unused_configs)

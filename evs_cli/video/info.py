@@ -16,6 +16,7 @@ from evs_cli.video.packets import FloatArray, PacketIndex, scan_packets
 from evs_cli.video.source import VideoSource, libav_words, open_container, source_name, source_size_bytes
 
 _HDR_TRANSFERS = {16: "PQ", 18: "HLG"}  # ITU-T H.273, table 3
+_CONTAINER_TICKS = 1_000_000  # a second, of libav's container durations
 _MAX_PIXEL_STRETCH = 8  # a sample aspect ratio beyond 8:1 is damage, not a format
 
 
@@ -41,8 +42,10 @@ class VideoInfo:
         header_num_frames: what the header claims; None when it claims nothing.
         average_fps: frames a second by the header; 0.0 when unknown.
         duration_seconds: from the first shown frame to the end of the last.
+        container_seconds: length of the whole file by its header, sound included; None when it claims nothing.
         pts_seconds: (num_frames,) float64 ascending; the first shown frame is at 0.
         packets: the scan of the packets, which tells the reader where to seek.
+        is_cut_off: whether the header claims more than there is, beyond what an edit list hides.
         warnings: short sentences on what a user of the pictures should know.
     """
 
@@ -63,8 +66,10 @@ class VideoInfo:
     header_num_frames: int | None
     average_fps: float
     duration_seconds: float
+    container_seconds: float | None
     pts_seconds: FloatArray
     packets: PacketIndex
+    is_cut_off: bool
     warnings: tuple[str, ...]
 
     @property
@@ -114,11 +119,13 @@ def probe_video(source: VideoSource) -> VideoInfo:
             "stream_index": stream.index,
             "sample_aspect_ratio": _sample_aspect_ratio(stream),
             "header_num_frames": stream.frames or None,
+            "container_seconds": None if container.duration is None else container.duration / _CONTAINER_TICKS,
         }
         header_seconds = float((stream.duration or 0) * packets.time_base)
     picture = _first_picture(source, name, stream_index=facts["stream_index"])
     square_width = max(1, round(picture.width * facts["sample_aspect_ratio"]))
     width, height = picture.orientation.shown_size(square_width, picture.height)
+    is_cut_off = _is_cut_off(packets, facts["header_num_frames"] or 0, header_seconds)
     return VideoInfo(
         source=source,
         name=name,
@@ -131,10 +138,11 @@ def probe_video(source: VideoSource) -> VideoInfo:
         orientation=picture.orientation,
         num_frames=len(packets.pts_ticks),
         average_fps=rate,
-        duration_seconds=float(packets.pts_seconds[-1]) + packets.last_frame_seconds,
+        duration_seconds=packets.end_seconds,
         pts_seconds=packets.pts_seconds,
         packets=packets,
-        warnings=_warnings(packets, picture, facts["header_num_frames"] or 0, header_seconds),
+        is_cut_off=is_cut_off,
+        warnings=_warnings(packets, picture, facts["header_num_frames"] if is_cut_off else None, header_seconds),
         **facts,
     )
 
@@ -202,9 +210,19 @@ def _picture_of(frame: Any) -> _Picture:
     )
 
 
+def _is_cut_off(packets: PacketIndex, header_num_frames: int, header_seconds: float) -> bool:
+    """Whether frames that the header claims are gone; it also counts those that an edit list hides.
+
+    Only the duration tells the one from the other.
+    """
+    num_stored = len(packets.pts_ticks) + packets.num_discarded
+    return header_num_frames > num_stored and header_seconds > packets.end_seconds + 2 * packets.last_frame_seconds
+
+
 def _warnings(
-    packets: PacketIndex, picture: _Picture, header_num_frames: int, header_seconds: float
+    packets: PacketIndex, picture: _Picture, claimed_num_frames: int | None, header_seconds: float
 ) -> tuple[str, ...]:
+    """Sentences; ``claimed_num_frames`` is the header's count where frames of it are gone, else None."""
     found = []
     if picture.transfer in _HDR_TRANSFERS:
         found.append(f"the video is HDR ({_HDR_TRANSFERS[picture.transfer]}) and is not tone mapped: colours look pale")
@@ -214,10 +232,9 @@ def _warnings(
         found.append("the display matrix is no multiple of a quarter turn: the nearest one is shown")
     if packets.read_error is not None:
         found.append(f"the file cannot be read to its end ({packets.read_error})")
-    num_stored = len(packets.pts_ticks) + packets.num_discarded
-    held_seconds = float(packets.pts_seconds[-1]) + packets.last_frame_seconds
-    # The header also counts frames that an edit list hides; only the duration tells those from frames that are gone.
-    if header_num_frames > num_stored and header_seconds > held_seconds + 2 * packets.last_frame_seconds:
-        claim = f"{header_num_frames} frames, {header_seconds:.1f} s"
-        found.append(f"the file seems cut off: its header claims {claim}; {num_stored}, {held_seconds:.1f} s are there")
+    if claimed_num_frames is not None:
+        num_stored = len(packets.pts_ticks) + packets.num_discarded
+        claim = f"{claimed_num_frames} frames, {header_seconds:.1f} s"
+        there = f"{num_stored}, {packets.end_seconds:.1f} s are there"
+        found.append(f"the file seems cut off: its header claims {claim}; {there}")
     return tuple(found)

@@ -50,6 +50,11 @@ class PacketIndex:
     has_leading_frames: bool
     read_error: str | None
 
+    @property
+    def end_seconds(self) -> float:
+        """When the last frame ends, after the first shown one."""
+        return float(self.pts_seconds[-1]) + self.last_frame_seconds
+
     def __repr__(self) -> str:
         return f"PacketIndex(frames={len(self.pts_ticks)}, keys={len(self.key_ticks)}, access={self.access!r})"
 

@@ -104,7 +104,7 @@ class FrameSelection:
         pts_seconds: (S,) float64, never descending: when each sampled frame is first shown (not the sample times).
         start_seconds: where the window begins.
         window_seconds: how long the window is.
-        rule: "fps" or "num_frames": what the frames were chosen by, before any limit.
+        rule: "fps" or "num_frames": what the frames were chosen by, before any limit; a server's rule in its own words.
         requested_fps: the rate of the rule "fps", else None.
         requested_num_frames: the number of the rule "num_frames", else None.
         max_frames_bound: whether ``max_frames`` cut the number of frames.

@@ -1,0 +1,74 @@
+"""Dialects: how each server samples, resizes, times, counts and writes a video, before it is asked.
+
+``evs`` is no module here: it is the model's own processor, told the true times. The others are pure rules of one
+server and version each, which import nothing of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+from evs_cli.dialects.base import ServedModel, ServerOptions, ServerPlan, ServerSource
+from evs_cli.errors import UsageError
+
+EVS = "evs"
+_MODULES = {"hf": "transformers_5_24", "vllm": "vllm_0_33", "sglang": "sglang_0_5_23"}
+_VERSIONS = {"hf": "5.24", "vllm": "0.33", "sglang": "0.5.23"}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One server and version, or ``evs``."""
+
+    server: str
+    """``evs``, ``hf``, ``vllm`` or ``sglang``."""
+    note: str | None = None
+    """Said where another version was asked for than the one that is known."""
+
+    @property
+    def name(self) -> str:
+        """``vllm@0.33``; ``evs`` and ``hf`` alone."""
+        return self.server if self.server in (EVS, "hf") else f"{self.server}@{_VERSIONS[self.server]}"
+
+    @property
+    def is_evs(self) -> bool:
+        """Whether the model's own processor is told the true times."""
+        return self.server == EVS
+
+    def rules(self) -> ModuleType:
+        """The module of its rules; not for ``evs``."""
+        return import_module(f"evs_cli.dialects.{_MODULES[self.server]}")
+
+    def planner(self, rules: str) -> Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan]:
+        """Its rules for a family, by the name that ``served_model`` gives."""
+        planners: Mapping[str, Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan]]
+        planners = self.rules().PLANNERS
+        return planners[rules]
+
+
+ALL = tuple(Dialect(server) for server in (EVS, *_MODULES))
+"""Every dialect, in the order of ``--dialect all``."""
+
+
+def parse_dialect(text: str) -> Dialect:
+    """The dialect of a name such as ``vllm`` or ``vllm@0.33``; of another version, the known one, which is noted.
+
+    Raises:
+        UsageError: a server that is not known.
+    """
+    server, _, version = text.partition("@")
+    if (server != EVS and server not in _MODULES) or (server == EVS and version):
+        names = [dialect.name for dialect in ALL]
+        raise UsageError(f"Invalid dialect {text!r}. Expected {', '.join(names)} or all.")
+    known = _VERSIONS.get(server)
+    if not version or known is None or version == known or version.startswith(f"{known}."):
+        return Dialect(server)
+    return Dialect(server, note=f"the rules of {server} {version} are not known: those of {known} are used")
+
+
+def parse_dialects(text: str) -> tuple[Dialect, ...]:
+    """The dialects of ``all`` or of one name."""
+    return ALL if text == "all" else (parse_dialect(text),)

@@ -1,0 +1,220 @@
+"""What a dialect is: whose rules sample, resize, time and write a video, and what comes of them.
+
+In: a video's facts as a server sees them, a served model and the server's options. Out: a ``ServerPlan``. Nothing here
+opens a file, reads a weight or imports a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from evs_cli.core.counts import check_pruning_rate, compute_retained_tokens_count, tokens_per_frame
+from evs_cli.errors import BudgetError, UsageError
+
+Int64Array = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class RefusedByServerError(BudgetError):
+    """A clip or an option that the server itself would refuse or fail on."""
+
+
+@dataclass(frozen=True)
+class ServerSource:
+    """A video as a server's loader sees it: header counts and an average rate, no times of frames."""
+
+    num_frames: int
+    """Frames it believes the file to have."""
+    average_fps: float
+    """Frames a second; 0 where unknown."""
+    height: int
+    """Rows of a decoded frame, turned upright; pixels that are not square stay as they are."""
+    width: int
+    """Columns of a decoded frame."""
+
+    @property
+    def duration_seconds(self) -> float:
+        """Frames over rate; 0 where the rate is unknown."""
+        return self.num_frames / self.average_fps if self.average_fps > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """How the server was started, and what a request says of its video.
+
+    Raises:
+        UsageError: a rate outside [0, 1), or a length below 1.
+    """
+
+    media_io: Mapping[str, Any] = field(default_factory=dict)
+    """The ``video`` part of vLLM's ``--media-io-kwargs``."""
+    mm_processor: Mapping[str, Any] = field(default_factory=dict)
+    """vLLM's ``--mm-processor-kwargs``, flat keys and those of ``videos_kwargs`` as one; for ``hf`` the processor's."""
+    mm_process: Mapping[str, Any] = field(default_factory=dict)
+    """The ``video`` part of SGLang's ``--mm-process-config``."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What a request asks of the sampling: ``fps``, ``num_frames``, ``max_frames``."""
+    video_pruning_rate: float | None = None
+    """vLLM's ``--video-pruning-rate``; for SGLang and transformers, as if config.json said so."""
+    max_model_len: int | None = None
+    """Longest sequence, the answer included; None is the model's own."""
+    max_num_batched_tokens: int | None = None
+    """vLLM's ``--max-num-batched-tokens``; None is its default on a GPU of 80 GB."""
+
+    def __post_init__(self) -> None:
+        if self.video_pruning_rate is not None:
+            check_pruning_rate(self.video_pruning_rate)
+        for name in ("max_model_len", "max_num_batched_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"Invalid {name} ({value}). Expected at least 1.")
+
+
+@dataclass(frozen=True)
+class QwenModel:
+    """What the rules need of a Qwen2.5-VL, Qwen3-VL or Qwen3.5 checkpoint: its config and its processor's values."""
+
+    patch_size: int
+    merge_size: int
+    temporal_patch_size: int
+    min_pixels: int
+    """``shortest_edge`` of the video processor's ``size``: of a frame, or of all of them, as the family has it."""
+    max_pixels: int
+    """``longest_edge`` of the same."""
+    image_max_pixels: int
+    """``longest_edge`` of the image processor's ``size``."""
+    fps: float | None
+    """The video processor's own rate."""
+    min_frames: int
+    max_frames: int
+    do_sample_frames: bool
+    """Whether transformers samples unless told otherwise."""
+    cap_pixels_per_frame: bool
+    max_video_tokens: int
+    tells_times: bool
+    """Whether each frame's time is written before it and pixel limits hold for all frames together (Qwen3-VL)."""
+    start: str
+    """Text of the token in front of a video."""
+    end: str
+    """Text of the token behind it."""
+    placeholder: str
+    """Text of the token that stands for one video token."""
+
+    @property
+    def factor(self) -> int:
+        """Pixels along a side of one token."""
+        return self.patch_size * self.merge_size
+
+
+@dataclass(frozen=True)
+class NemotronModel:
+    """What the rules need of a Nemotron Nano VL (12B v2) or Nemotron Omni checkpoint."""
+
+    patch_size: int
+    merge_size: int
+    image_size: int
+    """Side in pixels of the square every frame becomes, where there is no target of patches."""
+    temporal_patch_size: int
+    """Sampled frames of one tubelet; 1 for 12B v2."""
+    target_num_patches: int | None
+    """Patches a frame should have; None for one fixed size."""
+    keeps_aspect: bool
+    config_pruning_rate: float
+    """``video_pruning_rate`` of config.json; 0 where it has none."""
+    start: str
+    end: str
+    placeholder: str
+
+
+ClientSplit = Literal["first", "even"]
+"""All retained tokens under the first frame's time, or ``K // T`` a frame and the remainder on the last."""
+
+ServedModel = QwenModel | NemotronModel
+
+
+@dataclass(frozen=True)
+class PruningRate:
+    """The rate a server prunes at, and who says so."""
+
+    q: float
+    source: str
+    """In a few words: ``--video-pruning-rate``, ``config.json``, why none."""
+    can_prune: bool
+    """Whether the server prunes this family at all."""
+
+
+@dataclass(frozen=True, eq=False)
+class ServerPlan:
+    """What a server makes of a video, before it is asked."""
+
+    frame_indices: Int64Array
+    """(S,) int64: sampled frames, as the server counts the file's frames."""
+    resizes: tuple[tuple[int, int], ...]
+    """(height, width) in pixels of each resize in turn; the last one is cut into patches."""
+    token_grid_thw: tuple[int, int, int]
+    """Tokens in time, height, width."""
+    frame_texts: tuple[str, ...]
+    """T texts in front of each frame's tokens, markers included; empty ones where nothing stands between frames."""
+    frame_end: str
+    """The marker behind each frame's tokens."""
+    outer: tuple[str, str]
+    """The markers around the whole video."""
+    placeholder: str
+    """Text of the token that stands for one video token."""
+    prompt_seconds: FloatArray
+    """(T,) float64: the time of each frame of tokens as the model is told it."""
+    pruning: PruningRate
+    seconds_per_grid: float | None = None
+    """Seconds between frames of tokens, for families whose positions depend on it."""
+    client_split: ClientSplit = "even"
+    """Where the ids that a client sees hold the retained tokens."""
+    caches_separators: Literal["always", "when pruning", "never"] = "never"
+    """When separators count in the server's encoder cache."""
+    tokenises_pieces: bool = False
+    """Whether each text and marker is tokenised alone; else the whole prompt is one string."""
+    decodes: bool = False
+    """Whether decoded frames count against a limit of bytes a request."""
+    rule: str = ""
+    """What settled the sampled frames, in words."""
+    notes: tuple[str, ...] = ()
+    """What bound, what does nothing, what falls short, each with what works instead."""
+
+    def with_notes(self, notes: Sequence[str]) -> ServerPlan:
+        """The same with more notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
+    @property
+    def tokens_per_frame(self) -> int:
+        """``h * w``."""
+        return self.token_grid_thw[1] * self.token_grid_thw[2]
+
+    @property
+    def total_tokens(self) -> int:
+        """N, video tokens before pruning."""
+        return self.token_grid_thw[0] * self.tokens_per_frame
+
+    def segments(self, counts: Sequence[int]) -> list[str | int]:
+        """The video's part in texts and runs of placeholders, ``counts[t]`` of them for frame t."""
+        if not self.frame_end:  # one span: frames are not told apart
+            return [self.outer[0], sum(counts), self.outer[1]]
+        inner: list[str | int] = []
+        for text, count in zip(self.frame_texts, counts, strict=True):
+            inner += [text, count, self.frame_end]
+        return [self.outer[0], *inner, self.outer[1]]
+
+    def client_counts(self, q: float) -> list[int]:
+        """The tokens of each frame in the ids that a client sees at rate q; their sum is K."""
+        num_frames = self.token_grid_thw[0]
+        retained = compute_retained_tokens_count(self.tokens_per_frame, num_frames, q)
+        if self.client_split == "first" and q > 0:
+            return [retained] + [0] * (num_frames - 1)
+        return tokens_per_frame(q=q, num_frames=num_frames, frame_num_tokens=self.tokens_per_frame)
+
+    def counts_separators_in_cache(self, q: float) -> bool:
+        """Whether separators count in the encoder cache at rate q."""
+        return self.caches_separators == "always" or (self.caches_separators == "when pruning" and q > 0)

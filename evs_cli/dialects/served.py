@@ -1,0 +1,224 @@
+"""A video as one server would take it, in the terms of the rest of evs: a selection of frames and an ``EncodePlan``.
+
+In: an encoder (for its processor and tokenizer), a file's facts or numbers, a dialect and its options. Out: a
+``ServedClip``, from which a plan is reported and from which the frames are encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evs_cli.dialects import Dialect
+from evs_cli.dialects.base import ServedModel, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.model import served_model
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
+from evs_cli.encoders.vlm import VisionLanguageEncoder
+from evs_cli.errors import UsageError
+from evs_cli.video.info import VideoInfo
+from evs_cli.video.sampling import FrameSelection, SamplingRequest
+
+_MAX_RATE_DIFFERENCE = 0.01  # of the true rate; less shifts no sampled frame by a frame within a minute
+
+
+@dataclass(frozen=True, eq=False)
+class TrueSource:
+    """The frames there really are."""
+
+    pts_seconds: FloatArray
+    """(F,) float64, when each is shown."""
+    duration_seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class ServedClip:
+    """A video under a dialect."""
+
+    dialect: Dialect
+    source: ServerSource
+    """The file as the server sees it."""
+    server: ServerPlan
+    selection: FrameSelection
+    clip: Clip
+    encode: EncodePlan
+    notes: tuple[str, ...]
+
+    @property
+    def q(self) -> float:
+        """The rate the server prunes at."""
+        return self.server.pruning.q
+
+
+def server_source(video: VideoInfo, server: str) -> ServerSource:
+    """A file's facts as a server's loader states them.
+
+    vLLM: OpenCV's frame count (the header's, else the container's duration times the rate), corrected where an edit
+    list hides frames, and its average rate; tested against OpenCV 4.13. SGLang: the frames and the rate that
+    torchcodec counts. transformers is told what evs knows. None of them makes pixels square.
+    """
+    height_width = video.orientation.shown_size(video.coded_width, video.coded_height)[::-1]
+    if server == "vllm":
+        return ServerSource(opencv_num_frames(video), video.average_fps, *height_width)
+    counted = video.num_frames / video.duration_seconds if video.duration_seconds > 0 else 0.0
+    return ServerSource(video.num_frames, counted if server == "sglang" else video.average_fps, *height_width)
+
+
+def opencv_num_frames(video: VideoInfo) -> int:
+    """Frames of a file as vLLM's OpenCV loader counts them."""
+    claimed = video.header_num_frames
+    if claimed is None and video.container_seconds is not None:
+        claimed = int(video.container_seconds * video.average_fps + 0.5)
+    if not claimed:
+        return video.num_frames
+    # Fewer by one are taken for a miscount of the header; a file that is cut off cannot be sought to its end.
+    return video.num_frames if video.num_frames < claimed - 1 and not video.is_cut_off else claimed
+
+
+class ServedPlanner:
+    """One checkpoint under one dialect: plans clips by its rules.
+
+    Raises:
+        UsageError: a family without rules, or a sampling that no server knows.
+    """
+
+    def __init__(
+        self, dialect: Dialect, encoder: VideoEncoder, options: ServerOptions, sampling: SamplingRequest
+    ) -> None:
+        rules, self.model = served_model(encoder)
+        assert isinstance(encoder, VisionLanguageEncoder)
+        if sampling.start_seconds is not None or sampling.end_seconds is not None:
+            raise UsageError(
+                f"--start and --end have no effect on {dialect.name}: a server takes the whole file. Expected a file "
+                "cut before, or --dialect evs."
+            )
+        self.dialect, self.encoder, self._options = dialect, encoder, options
+        self._known_ids: dict[str, list[int]] = {}
+        self._planner: Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan] = dialect.planner(rules)
+
+    def server_options(self, sampling: SamplingRequest, options: EncodeOptions) -> ServerOptions:
+        """The server's options with what the user asks of the sampling and the size put in."""
+        asked = {name: getattr(sampling, name) for name in ("fps", "num_frames", "max_frames")}
+        request = {name: value for name, value in asked.items() if value is not None}
+        pixels = _pixel_arguments(options)
+        base = replace(self._options, request={**self._options.request, **request})
+        if self.dialect.server != "sglang":
+            return replace(base, mm_processor={**base.mm_processor, **pixels})
+        return replace(base, mm_process={**base.mm_process, **pixels})
+
+    def server_plan(self, source: ServerSource, sampling: SamplingRequest, options: EncodeOptions) -> ServerPlan:
+        """What the server makes of a source.
+
+        Raises:
+            RefusedByServerError: it would refuse the clip, or fail on it.
+        """
+        self.encoder.check_options(options)
+        return self._planner(source, self.model, self.server_options(sampling, options))
+
+    def plan(
+        self, source: ServerSource, true: TrueSource, sampling: SamplingRequest, options: EncodeOptions
+    ) -> ServedClip:
+        """A clip as the server takes it, its frames found among those there really are.
+
+        Raises:
+            RefusedByServerError: the server would refuse the clip, or fail on it.
+        """
+        server = self.server_plan(source, sampling, options)
+        indices = np.minimum(server.frame_indices, len(true.pts_seconds) - 1)
+        selection = FrameSelection(
+            frame_indices=indices,
+            pts_seconds=true.pts_seconds[indices],
+            start_seconds=0.0,
+            window_seconds=true.duration_seconds,
+            rule=server.rule,
+            requested_fps=None,
+            requested_num_frames=None,
+            max_frames_bound=False,
+            notes=(),
+        )
+        clip = Clip(source.height, source.width, selection.pts_seconds, true.duration_seconds)
+        counts = [server.tokens_per_frame] * server.token_grid_thw[0]
+        encode = self.encoder.plan_sequence(
+            clip,
+            frame_size=server.resizes[-1],
+            token_grid_thw=server.token_grid_thw,
+            input_ids=self.sequence(server, counts, options.prompt),
+            prompt_seconds=server.prompt_seconds,
+            seconds_per_grid=server.seconds_per_grid,
+            loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
+        )
+        dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
+        notes = (*dialect_notes, *source_notes(source, true), *server.notes)
+        return ServedClip(self.dialect, source, server, selection, clip, encode, notes)
+
+    def sequence(self, server: ServerPlan, counts: Sequence[int], prompt: str | None) -> list[int]:
+        """``input_ids`` with ``counts[t]`` placeholders for frame t: the video's part, or the whole chat prompt."""
+        text = self.encoder.prompt_text(EncodeOptions(prompt=prompt))
+        before, after = text.split(self.encoder.video_markup, 1)
+        segments: list[str | int] = [before, *server.segments(counts), after]
+        if not server.tokenises_pieces:
+            segments = _joined(segments)
+        tokenizer = self.encoder.processor.tokenizer
+        placeholder_id = int(tokenizer.convert_tokens_to_ids(server.placeholder))
+        # What the tokenizer puts in front of a text, where it does so (a start token).
+        ids: list[int] = list(tokenizer("", **self.encoder.tokenizer_arguments(text))["input_ids"])
+        for segment in segments:
+            ids += [placeholder_id] * segment if isinstance(segment, int) else self._ids(segment)
+        return ids
+
+    def sequence_length(self, server: ServerPlan, q: float, prompt: str | None) -> int:
+        """L at rate q; no placeholder is written out for it."""
+        without = self.sequence(server, [0] * server.token_grid_thw[0], prompt)
+        return len(without) + sum(server.client_counts(q))
+
+    def inner_separator_tokens(self, server: ServerPlan) -> int:
+        """Ids between the video's outer markers that are no video token."""
+        if not server.frame_end:
+            return 0
+        num_ends = len(server.frame_texts) * len(self._ids(server.frame_end))
+        return num_ends + sum(len(self._ids(text)) for text in server.frame_texts)
+
+    def client_ids(self, served: ServedClip, q: float, prompt: str | None) -> list[int]:
+        """The ids a client sees at rate q: a server writes them before it knows what it keeps of each frame."""
+        return self.sequence(served.server, served.server.client_counts(q), prompt)
+
+    def _ids(self, text: str) -> list[int]:
+        """Ids of a piece of text; the markers and most times come again and again."""
+        if text not in self._known_ids:
+            tokenizer = self.encoder.processor.tokenizer
+            self._known_ids[text] = tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
+        return self._known_ids[text]
+
+
+def source_notes(source: ServerSource, true: TrueSource) -> tuple[str, ...]:
+    """Sentences where the server believes another number of frames or another rate than the file has."""
+    num_frames = len(true.pts_seconds)
+    true_fps = num_frames / true.duration_seconds if true.duration_seconds > 0 else 0.0
+    notes = []
+    if source.num_frames != num_frames:
+        notes.append(f"the server counts {source.num_frames:,} frames, the file holds {num_frames:,}")
+    if abs(source.average_fps - true_fps) > _MAX_RATE_DIFFERENCE * true_fps:
+        notes.append(f"the server believes {source.average_fps:.4g} fps, the file's frames come at {true_fps:.4g}")
+    return tuple(notes)
+
+
+def _joined(segments: Sequence[str | int]) -> list[str | int]:
+    """Adjacent texts as one; runs of placeholders keep them apart, as the tokenizer itself does at special tokens."""
+    joined: list[str | int] = []
+    for segment in segments:
+        if isinstance(segment, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += segment
+        else:
+            joined.append(segment)
+    return joined
+
+
+def _pixel_arguments(options: EncodeOptions) -> dict[str, Any]:
+    """The pixel limits asked for, as the server's arguments; a family takes those of a frame or those of a video."""
+    frame = {"min_pixels": options.frame_min_pixels, "max_pixels": options.frame_max_pixels}
+    video = {"shortest_edge": options.video_min_pixels, "longest_edge": options.video_max_pixels}
+    size = {name: value for name, value in video.items() if value is not None}
+    given = {**frame, "size": size or None, "cap_pixels_per_frame": options.cap_pixels_per_frame}
+    return {name: value for name, value in given.items() if value is not None}

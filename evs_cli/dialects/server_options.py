@@ -1,0 +1,243 @@
+"""A server's options as they stand on its command line, made into ``ServerOptions``."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evs_cli.dialects import Dialect, parse_dialect
+from evs_cli.dialects.base import ServerOptions
+from evs_cli.errors import UsageError
+
+_SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+"""Of vLLM's numbers."""
+_JSON_OPTIONS = ("media-io-kwargs", "mm-processor-kwargs", "mm-process-config")
+_OWNERS = {
+    "media_io_kwargs": "vllm",
+    "mm_process_config": "sglang",
+    "max_num_batched_tokens": "vllm",
+}
+"""Options that one server alone has; mm_processor_kwargs are vLLM's and, as the processor's own, transformers'."""
+
+
+@dataclass(frozen=True)
+class ServerCommand:
+    """What a server's command line says of videos."""
+
+    dialect: Dialect
+    model: str | None
+    options: Mapping[str, Any]
+    """By the names of ``parse_server_options``."""
+
+
+def parse_server_command(command: str) -> ServerCommand:
+    """Read ``vllm serve MODEL …`` or ``python -m sglang.launch_server --model-path MODEL …``.
+
+    Options that have nothing to do with videos are passed over.
+
+    Raises:
+        UsageError: a line that starts neither server, or a value that cannot be read.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"Invalid --server-cmd: {error}. Expected it as a shell takes it.") from error
+    if "vllm" in words:
+        dialect, rest = parse_dialect("vllm"), words[words.index("vllm") + 1 :]
+    elif any("vllm.entrypoints" in word for word in words):
+        dialect, rest = parse_dialect("vllm"), words
+    elif any(word.startswith("sglang") for word in words):
+        dialect, rest = parse_dialect("sglang"), words
+    else:
+        raise UsageError(
+            f"Invalid --server-cmd {command!r}. Expected 'vllm serve MODEL …' or 'python -m sglang.launch_server …'."
+        )
+    given = dict(_options_of(rest))
+    names = {
+        "media-io-kwargs": "media_io_kwargs",
+        "mm-processor-kwargs": "mm_processor_kwargs",
+        "mm-process-config": "mm_process_config",
+        "video-pruning-rate": "video_pruning_rate",
+        "max-model-len": "max_model_len",
+        "context-length": "max_model_len",
+        "max-num-batched-tokens": "max_num_batched_tokens",
+    }
+    options = {names[name]: value for name, value in given.items() if name in names}
+    model = given.get("model") or given.get("model-path") or _positional_model(rest)
+    return ServerCommand(dialect, model, options)
+
+
+def parse_server_options(
+    dialect: Dialect,
+    *,
+    media_io_kwargs: str | None = None,
+    mm_processor_kwargs: str | None = None,
+    mm_process_config: str | None = None,
+    video_pruning_rate: float | str | None = None,
+    max_model_len: int | str | None = None,
+    max_num_batched_tokens: int | str | None = None,
+    is_one_of_all: bool = False,
+) -> ServerOptions:
+    """The options of one server, from JSON and numbers as its command line takes them.
+
+    Args:
+        dialect: whose they are.
+        media_io_kwargs: vLLM's JSON.
+        mm_processor_kwargs: vLLM's JSON, or transformers' arguments of the processor.
+        mm_process_config: SGLang's JSON.
+        video_pruning_rate: share of the video tokens to drop.
+        max_model_len: longest sequence.
+        max_num_batched_tokens: vLLM's.
+        is_one_of_all: whether every dialect is asked for, so that an option of another server is that server's.
+
+    Raises:
+        UsageError: JSON that is none, a value outside its range, or an option of another server.
+    """
+    given = {
+        "media_io_kwargs": media_io_kwargs,
+        "mm_processor_kwargs": mm_processor_kwargs,
+        "mm_process_config": mm_process_config,
+        "max_num_batched_tokens": max_num_batched_tokens,
+    }
+    own = _own_options(dialect, given)
+    if len(own) < len(given) and not is_one_of_all:
+        for name, value in given.items():
+            if value is not None and name not in own:
+                owner = _OWNERS.get(name, "vllm")
+                raise UsageError(f"{_flag(name)} has no effect on {dialect.name}. Expected it with --dialect {owner}.")
+    return ServerOptions(
+        media_io=_video_part("media_io_kwargs", media_io_kwargs if "media_io_kwargs" in own else None),
+        mm_processor=_processor_part(mm_processor_kwargs if "mm_processor_kwargs" in own else None),
+        mm_process=_video_part("mm_process_config", mm_process_config if "mm_process_config" in own else None),
+        video_pruning_rate=None if video_pruning_rate is None else _rate(video_pruning_rate),
+        max_model_len=_length("max_model_len", max_model_len),
+        max_num_batched_tokens=_length(
+            "max_num_batched_tokens", max_num_batched_tokens if "max_num_batched_tokens" in own else None
+        ),
+    )
+
+
+def _own_options(dialect: Dialect, names: Iterable[str]) -> set[str]:
+    """Those of the options that the server has."""
+    owners = {**_OWNERS, "mm_processor_kwargs": "hf" if dialect.server == "hf" else "vllm"}
+    return {name for name in names if owners[name] == dialect.server}
+
+
+def _options_of(words: list[str]) -> Iterator[tuple[str, str]]:
+    """Long options and their values; of ``--media-io-kwargs.video.fps 2`` a JSON object."""
+    dotted: dict[str, dict[str, Any]] = {}
+    for index, word in enumerate(words):
+        if not word.startswith("--"):
+            continue
+        name, has_value, value = word[2:].partition("=")
+        name = name.replace("_", "-") if "." not in name else name
+        if not has_value:
+            value = words[index + 1] if index + 1 < len(words) else ""
+        root = name.partition(".")[0].replace("_", "-")
+        if "." in name and root in _JSON_OPTIONS:
+            _put(dotted.setdefault(root, {}), name.split(".")[1:], value)
+        else:
+            yield name, value
+    for root, content in dotted.items():
+        yield root, json.dumps(content)
+
+
+def _put(content: dict[str, Any], path: list[str], value: str) -> None:
+    for key in path[:-1]:
+        content = content.setdefault(key, {})
+    try:
+        content[path[-1]] = json.loads(value)
+    except ValueError:
+        content[path[-1]] = value
+
+
+def _positional_model(words: list[str]) -> str | None:
+    """The model of ``vllm serve MODEL``."""
+    if "serve" not in words:
+        return None
+    behind = words[words.index("serve") + 1 :]
+    return behind[0] if behind and not behind[0].startswith("-") else None
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _json_object(name: str, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"Invalid {_flag(name)} {text!r}: {error}. Expected a JSON object.") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"Invalid {_flag(name)} {text!r}. Expected a JSON object.")
+    return content
+
+
+def _video_part(name: str, text: str | None) -> dict[str, Any]:
+    """The ``video`` part of a JSON object by modality."""
+    content = _json_object(name, text)
+    strange = [key for key in content if key not in ("video", "image", "audio")]
+    video = content.get("video", {})
+    if strange or not isinstance(video, dict):
+        raise UsageError(f'Invalid {_flag(name)} {text!r}. Expected {{"video": {{…}}}}, its options under it.')
+    return _checked_numbers(name, video)
+
+
+def _processor_part(text: str | None) -> dict[str, Any]:
+    """Flat keys and those of ``videos_kwargs`` as one; the more specific ones win."""
+    content = _json_object("mm_processor_kwargs", text)
+    scoped = content.pop("videos_kwargs", {})
+    content.pop("images_kwargs", None)
+    if not isinstance(scoped, dict):
+        raise UsageError(f"Invalid --mm-processor-kwargs {text!r}. Expected videos_kwargs to be an object.")
+    return _checked_numbers("mm_processor_kwargs", {**content, **scoped})
+
+
+_LEAST = {
+    **dict.fromkeys(("min_frames", "max_frames", "nframes", "min_pixels", "max_pixels", "total_pixels"), 1),
+    **dict.fromkeys(("resized_height", "resized_width", "temporal_patch_size"), 1),
+    "num_frames": -1,
+}
+
+
+def _checked_numbers(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    for key, least in _LEAST.items():
+        value = options.get(key, least)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least or value == 0):
+            raise UsageError(
+                f"Invalid {key} ({value!r}) of {_flag(name)}. Expected a number of at least {least}, not 0."
+            )
+    fps = options.get("fps")
+    if fps is not None and (isinstance(fps, bool) or not isinstance(fps, (int, float)) or not (fps > 0 or fps == -1)):
+        raise UsageError(f"Invalid fps ({fps!r}) of {_flag(name)}. Expected a number above 0.")
+    size = options.get("size", {})
+    if not isinstance(size, dict) or not all(isinstance(edge, int) and edge > 0 for edge in size.values()):
+        raise UsageError(
+            f'Invalid size ({size!r}) of {_flag(name)}. Expected {{"shortest_edge": …, "longest_edge": …}} in pixels.'
+        )
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _rate(value: float | str) -> float:
+    try:
+        return float(value)
+    except ValueError as error:
+        raise UsageError(f"Invalid video_pruning_rate ({value!r}). Expected 0 <= q < 1.") from error
+
+
+def _length(name: str, value: int | str | None) -> int | None:
+    """A number, or vLLM's ``32k``, ``1M`` and ``auto``."""
+    if value is None or isinstance(value, int):
+        return value
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", value)
+    if value in ("auto", "-1"):
+        return None
+    if found is None:
+        raise UsageError(f"Invalid {name} ({value!r}). Expected a number, such as 32768 or 32k.")
+    return int(float(found[1]) * _SUFFIXES.get(found[2], 1))

@@ -1,0 +1,244 @@
+"""vLLM 0.33: its loader samples by the checkpoint's video processor, q comes from the command line alone.
+
+Read from the release of that number: the loaders of ``multimodal/video.py``, the prompt updates of the models, the
+limits of ``envs.py``. The processor that runs behind the loader is transformers'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from evs_cli.dialects import sampling, text
+from evs_cli.dialects import transformers_5_24 as hf
+from evs_cli.dialects.base import (
+    Int64Array,
+    NemotronModel,
+    PruningRate,
+    QwenModel,
+    RefusedByServerError,
+    ServerOptions,
+    ServerPlan,
+    ServerSource,
+)
+from evs_cli.dialects.resize import Size
+from evs_cli.encoders.nemotron_h_omni import target_patches
+
+NAME = "vllm"
+VERSION = "0.33"
+
+DEFAULT_FPS = 2.0
+MAX_FPS = 30.0
+MIN_FRAMES = 4
+MAX_FRAMES = 768
+DEFAULT_NUM_FRAMES = 32
+"""Frames of the loaders that go by a number, and of a request of JPEGs, unless ``num_frames`` says otherwise."""
+MAX_DECODED_BYTES = 715_827_880
+"""``VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES``."""
+MAX_IMAGE_PIXELS = 178_956_970
+"""``VLLM_MAX_IMAGE_PIXELS``."""
+MAX_NUM_BATCHED_TOKENS = 8192
+"""Default of ``--max-num-batched-tokens`` of a server on a GPU of 70 to 160 GB; 2,048 on a smaller one."""
+_PROFILED_FRAMES = 14  # of the largest video that Qwen2.5-VL is profiled with
+
+
+def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> ServerPlan:
+    """Qwen2.5-VL: 2 frames a second in whole tubelets, one span, no times told.
+
+    Raises:
+        RefusedByServerError: the server would fail on the clip or its options.
+    """
+    loader = loader_arguments(options)
+    fps, most = _rate_and_most(loader)
+    num_frames = sampling.qwen2_num_frames(
+        source,
+        fps,
+        min_frames=loader.get("min_frames", MIN_FRAMES),
+        max_frames=most,
+        temporal_patch_size=loader.get("temporal_patch_size", 2),
+    )
+    indices = sampling.float32_arange_indices(source, num_frames)
+    indices = np.unique(np.minimum(indices, source.num_frames - 1))  # a frame is read once
+    rule = f"{fps:g} fps"
+    if options.mm_processor.get("do_sample_frames", model.do_sample_frames):
+        indices, rule = _sampled_again(source, model, options, indices, hf.qwen2_indices)
+    plan = hf.qwen2_5_vl_plan(
+        source, model, options.mm_processor, indices, rule, pruning_rate(options), client_split="first", decodes=True
+    )
+    notes = _idle_num_frames(loader)
+    assert plan.seconds_per_grid is not None
+    if plan.pruning.q > 0 and plan.seconds_per_grid < 1:
+        notes.append(
+            f"{plan.seconds_per_grid:.2f} s between frames of tokens becomes 0 s when pruning: the model sees every "
+            "frame at one time; fps 1 or below keeps them apart"
+        )
+    return plan.with_notes(notes)
+
+
+def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> ServerPlan:
+    """Qwen3-VL and Qwen3.5: 2 frames a second, odd numbers too, a span and a time a frame of tokens.
+
+    Raises:
+        RefusedByServerError: the server would fail on the clip or its options.
+    """
+    loader = loader_arguments(options)
+    fps, most = _rate_and_most(loader)
+    num_frames = sampling.qwen3_num_frames(
+        source, fps, min_frames=loader.get("min_frames", MIN_FRAMES), max_frames=most
+    )
+    indices, rule, notes = sampling.rounded_linspace_indices(source, num_frames), f"{fps:g} fps", []
+    if source.average_fps <= 0:
+        notes.append("the file's frame rate is unknown: it counts as 24")
+    keeps_all = num_frames == source.num_frames
+    if options.mm_processor.get("do_sample_frames", keeps_all):
+        indices, rule = _sampled_again(source, model, options, indices, hf.qwen3_indices)
+        if len(indices) < num_frames:
+            notes.append(
+                f"fps {fps:g} keeps every frame of the file, and then the processor samples them at {rule}: "
+                f'mm_processor_kwargs {{"fps": {fps:g}}} samples as asked, {{"do_sample_frames": false}} keeps all'
+            )
+    plan = hf.qwen3_vl_plan(
+        source,
+        model,
+        options.mm_processor,
+        indices,
+        rule,
+        pruning_rate(options),
+        client_split="first",
+        caches_separators="when pruning",
+        decodes=True,
+    )
+    return plan.with_notes([*_idle_num_frames(loader), *notes])
+
+
+def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions) -> ServerPlan:
+    """Nemotron Nano VL 12B v2 and Omni: 32 frames unless told otherwise, a span and its times a tubelet.
+
+    Raises:
+        RefusedByServerError: the server would fail on the clip.
+    """
+    if source.average_fps <= 0:
+        raise RefusedByServerError("the file's frame rate is unknown, and the times told are divided by it.")
+    loader = loader_arguments(options)
+    asked, fps = int(loader.get("num_frames", DEFAULT_NUM_FRAMES)), float(loader.get("fps", -1))
+    num_frames = sampling.bounded_num_frames(source, fps if fps > 0 else None, asked if asked > 0 else None)
+    indices = sampling.truncated_linspace_indices(source, num_frames)
+    seconds = text.whole_millisecond_seconds(indices, source.average_fps)
+    plan = hf.nemotron_plan(
+        model,
+        indices,
+        _nemotron_patches(source, model),
+        seconds,
+        text.sampled_at_texts(seconds.tolist(), model.temporal_patch_size, "\n"),
+        pruning_rate(options),
+        client_split="first",
+        caches_separators="always",
+        tokenises_pieces=True,
+        decodes=True,
+        rule=_uniform_rule(fps, asked),
+    )
+    notes = [
+        f"{name} of media_io_kwargs does nothing for this model; num_frames bounds the number, fps sets the rate"
+        for name in ("min_frames", "max_frames")
+        if name in loader
+    ]
+    if model.config_pruning_rate and options.video_pruning_rate is None:
+        notes.append(
+            f"video_pruning_rate {model.config_pruning_rate:g} of config.json is not read; --video-pruning-rate "
+            f"{model.config_pruning_rate:g} prunes"
+        )
+    return plan.with_notes(notes)
+
+
+PLANNERS = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "nemotron": nemotron}
+
+
+def loader_arguments(options: ServerOptions) -> dict[str, Any]:
+    """The loader's arguments: the server's, then the request's; giving one of fps and num_frames wipes the other."""
+    merged = {**options.media_io, **options.request}
+    if "num_frames" in options.request and "fps" not in options.request:
+        merged.pop("fps", None)
+    elif "fps" in options.request and "num_frames" not in options.request:
+        merged.pop("num_frames", None)
+    return merged
+
+
+def pruning_rate(options: ServerOptions) -> PruningRate:
+    """q is the command line's alone."""
+    if options.video_pruning_rate is None:
+        return PruningRate(0.0, "no --video-pruning-rate", can_prune=True)
+    return PruningRate(options.video_pruning_rate, "--video-pruning-rate", can_prune=True)
+
+
+def profiled_item_tokens(model: QwenModel | NemotronModel, max_model_len: int) -> int:
+    """Tokens of the largest image or video the server expects at start: the least that its encoder cache holds.
+
+    Args:
+        model: the checkpoint.
+        max_model_len: longest sequence of the server.
+    """
+    if isinstance(model, NemotronModel):
+        return max_model_len
+    image = model.image_max_pixels // model.factor**2
+    if model.tells_times:  # pixel limits hold for the whole video: two frames may use them up
+        return max(image, model.max_pixels // model.temporal_patch_size // model.factor**2)
+    grids = min(max(max_model_len // image, 1), _PROFILED_FRAMES // model.temporal_patch_size)
+    return grids * image
+
+
+def _rate_and_most(loader: Mapping[str, Any]) -> tuple[float, int]:
+    """Frames a second and the most frames, of the loaders of the Qwen families."""
+    return (
+        min(float(loader.get("fps", DEFAULT_FPS)), MAX_FPS),
+        min(int(loader.get("max_frames", MAX_FRAMES)), MAX_FRAMES),
+    )
+
+
+def _sampled_again(
+    source: ServerSource, model: QwenModel, options: ServerOptions, loaded: Int64Array, sampler: hf.Sampler
+) -> tuple[Int64Array, str]:
+    """The frames left when the processor samples what the loader gave it, by the file's own numbers.
+
+    Raises:
+        RefusedByServerError: the loader left frames out, so that the processor asks for frames it does not have.
+    """
+    indices, rule = sampler(source, model, options.mm_processor)
+    if indices[-1] >= len(loaded):
+        raise RefusedByServerError(
+            f"do_sample_frames makes the processor ask for frame {indices[-1]} of the {len(loaded)} that the loader "
+            "kept, and it fails.",
+            hint='Leave do_sample_frames out and sample by --media-io-kwargs \'{"video": {"fps": 2}}\'.',
+        )
+    return indices, rule
+
+
+def _nemotron_patches(source: ServerSource, model: NemotronModel) -> Size:
+    """(rows, columns) of patches of a frame."""
+    if model.target_num_patches is None:
+        side = model.image_size // model.patch_size
+        return side, side
+    return target_patches(
+        source.height,
+        source.width,
+        target_num_patches=model.target_num_patches,
+        merge_size=model.merge_size,
+        keeps_aspect=model.keeps_aspect,
+    )
+
+
+def _idle_num_frames(loader: Mapping[str, Any]) -> list[str]:
+    if "num_frames" not in loader:
+        return []
+    return [
+        f"num_frames {loader['num_frames']} of media_io_kwargs does nothing for this model; max_frames bounds the "
+        "number, fps sets the rate"
+    ]
+
+
+def _uniform_rule(fps: float, asked: int) -> str:
+    most = f"at most {asked} frames" if asked > 0 else "every frame"
+    if fps > 0:
+        return f"{fps:g} fps, {most}"
+    return f"{asked} frames" if asked > 0 else most

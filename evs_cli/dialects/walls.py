@@ -1,0 +1,157 @@
+"""Every limit a video may run into at a server, how far it is, and the longest clip of its size that passes.
+
+In: a server's plan of one clip, and how it would plan the same clip longer or shorter. Out: a ``Wall`` a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from evs_cli.core.counts import compute_retained_tokens_count
+from evs_cli.dialects import vllm_0_33 as vllm
+from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.served import ServedPlanner
+
+_LONGEST_SECONDS = 24 * 3600  # a clip that passes at this length passes at any
+
+
+@dataclass(frozen=True)
+class Wall:
+    """One limit of a server, and what a clip makes of it."""
+
+    name: str
+    """Such as ``context``."""
+    used: int
+    limit: int
+    """The most that passes."""
+    unit: str
+    """Of both: ``tokens``, ``bytes`` or ``pixels``."""
+    option: str
+    """What raises the limit."""
+    longest_seconds: float | None
+    """Length of the longest clip of this size, rate and q that passes; None for any length."""
+
+    @property
+    def margin(self) -> int:
+        """What is left; negative where the clip does not pass."""
+        return self.limit - self.used
+
+    @property
+    def passes(self) -> bool:
+        """Whether the clip passes."""
+        return self.used <= self.limit
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedAt:
+    """One source as a server takes it at a rate: what the limits are compared with."""
+
+    planner: ServedPlanner
+    source: ServerSource
+    plan: ServerPlan
+    q: float
+    prompt: str | None
+
+    @property
+    def sequence_length(self) -> int:
+        """L at that rate."""
+        return self.planner.sequence_length(self.plan, self.q, self.prompt)
+
+    @property
+    def cached_tokens(self) -> int:
+        """What of the video the encoder cache must hold."""
+        retained = compute_retained_tokens_count(self.plan.tokens_per_frame, self.plan.token_grid_thw[0], self.q)
+        if not self.plan.counts_separators_in_cache(self.q):
+            return retained
+        return retained + self.planner.inner_separator_tokens(self.plan)
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Of all sampled frames at the source's size, 3 bytes a pixel."""
+        return len(self.plan.frame_indices) * self.source.height * self.source.width * 3
+
+
+@dataclass(frozen=True)
+class _Limit:
+    name: str
+    used: Callable[[PlannedAt], int]
+    most: int
+    unit: str
+    option: str
+    grows: bool = True
+    """Whether a longer clip uses more."""
+
+
+def walls_of(
+    at: PlannedAt,
+    options: ServerOptions,
+    plan_at: Callable[[ServerSource], ServerPlan],
+    *,
+    context_limit: int | None,
+    reserve: int = 0,
+) -> tuple[Wall, ...]:
+    """The limits of one clip.
+
+    Args:
+        at: the clip as planned.
+        options: the server's options.
+        plan_at: plans the same clip with more or fewer frames.
+        context_limit: longest sequence, the answer included; None where none is known.
+        reserve: tokens of it kept for the answer; a server keeps 1 at least.
+    """
+    return tuple(
+        Wall(limit.name, limit.used(at), limit.most, limit.unit, limit.option, _longest_seconds(at, plan_at, limit))
+        for limit in _limits(at.planner, options, context_limit, reserve)
+    )
+
+
+def _limits(
+    planner: ServedPlanner, options: ServerOptions, context_limit: int | None, reserve: int
+) -> Iterator[_Limit]:
+    """The limits of a server; vLLM alone has more than the context."""
+    server = planner.dialect.server
+    context = options.max_model_len or context_limit
+    if context is not None:
+        option = {"vllm": "--max-model-len", "sglang": "--context-length"}.get(server, "the model's own")
+        yield _Limit("context", lambda at: at.sequence_length, context - max(1, reserve), "tokens", option)
+    if server != "vllm":
+        return
+    batched = options.max_num_batched_tokens or vllm.MAX_NUM_BATCHED_TOKENS
+    cache = max(batched, 0 if context is None else vllm.profiled_item_tokens(planner.model, context))
+    yield _Limit("encoder cache", lambda at: at.cached_tokens, cache, "tokens", "--max-num-batched-tokens")
+    decoded = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
+    yield _Limit("decoded bytes", lambda at: at.decoded_bytes, vllm.MAX_DECODED_BYTES, "bytes", decoded)
+    pixels = "VLLM_MAX_IMAGE_PIXELS"
+    yield _Limit(
+        "frame pixels", lambda at: at.source.height * at.source.width, vllm.MAX_IMAGE_PIXELS, "pixels", pixels, False
+    )
+
+
+def _longest_seconds(at: PlannedAt, plan_at: Callable[[ServerSource], ServerPlan], limit: _Limit) -> float | None:
+    """Seconds of the longest clip that passes; 0 where none does, None where any does or the rate is unknown.
+
+    Use grows with length but for rounding, so the border is found by doubling and halving.
+    """
+    if not limit.grows:
+        return None if limit.used(at) <= limit.most else 0.0
+    source = at.source
+    if source.average_fps <= 0:
+        return None
+
+    def passes(num_frames: int) -> bool:
+        longer = replace(source, num_frames=num_frames)
+        try:
+            return limit.used(replace(at, source=longer, plan=plan_at(longer))) <= limit.most
+        except RefusedByServerError:  # too short for a tubelet
+            return True
+
+    low, high = 0, source.num_frames
+    while passes(high):
+        if high > _LONGEST_SECONDS * source.average_fps:
+            return None
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if passes(middle) else (low, middle)
+    return low / source.average_fps
