@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from evs_cli import artifact
 from evs_cli.core.counts import check_pruning_rate
+from evs_cli.dialects.server_options import ServerRequest
 from evs_cli.encoders.base import EncodeOptions
+from evs_cli.encoders.source import DEFAULT_MODEL
+from evs_cli.errors import UsageError
 from evs_cli.session import Session, SessionRequest
 from evs_cli.sweep import SweepRow, sweep
 from evs_cli.video.sampling import SamplingRequest
@@ -37,7 +40,8 @@ def prune_video(
             ``method``, ``min_dissimilarity``, ``seed``, ``batch_frames``, ``decoder``;
             ``fps``, ``num_frames``, ``max_frames``, ``start_seconds``,
             ``end_seconds``; ``prompt``, ``size``, ``frame_min_pixels``, ``frame_max_pixels``, ``video_min_pixels``,
-            ``video_max_pixels``, ``cap_pixels_per_frame``: as the options of ``evs prune``.
+            ``video_max_pixels``, ``cap_pixels_per_frame``; ``dialect`` and the server's options as
+            ``ServerRequest`` has them: as the options of ``evs prune``.
 
     Returns:
         The pruned video.
@@ -79,11 +83,30 @@ def sweep_video(
 
 
 def make_request(**request: Any) -> SessionRequest:
-    """A ``SessionRequest`` from flat keywords: sampling and model options are told apart by their names."""
-    known = {*SamplingRequest.__dataclass_fields__, *EncodeOptions.__dataclass_fields__}
+    """A ``SessionRequest`` from flat keywords: sampling, model and server options are told apart by their names.
+
+    Raises:
+        UsageError: a value outside its range, or every dialect where one is wanted.
+    """
+    requests = make_requests(**request)
+    if len(requests) > 1:
+        raise UsageError("--dialect all has no effect here: it compares plans. Expected one dialect, or evs plan.")
+    return requests[0]
+
+
+def make_requests(**request: Any) -> list[SessionRequest]:
+    """A ``SessionRequest`` for each dialect asked for, from the keywords of ``make_request``."""
+    parts = (SamplingRequest, EncodeOptions, ServerRequest)
+    known = {name for part in (SessionRequest, *parts) for name in part.__dataclass_fields__}
     for name in request:
-        if name not in known and name not in SessionRequest.__dataclass_fields__:
+        if name not in known:
             raise TypeError(f"unexpected keyword {name!r}")
-    sampling = {name: request.pop(name) for name in SamplingRequest.__dataclass_fields__ if name in request}
-    options = {name: request.pop(name) for name in EncodeOptions.__dataclass_fields__ if name in request}
-    return SessionRequest(sampling=SamplingRequest(**sampling), options=EncodeOptions(**options), **request)
+    values = [{name: request.pop(name) for name in part.__dataclass_fields__ if name in request} for part in parts]
+    sampling, options, server = SamplingRequest(**values[0]), EncodeOptions(**values[1]), ServerRequest(**values[2])
+    command = server.command()
+    if command is not None and command.model is not None and request.get("model", DEFAULT_MODEL) == DEFAULT_MODEL:
+        request["model"] = command.model
+    return [
+        SessionRequest(sampling=sampling, options=options, dialect=dialect, server=server_options, **request)
+        for dialect, server_options in server.resolve()
+    ]

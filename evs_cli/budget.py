@@ -9,36 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evs_cli.clips import EvsClips, Sampled, ServerClips, SourceFacts
 from evs_cli.core.counts import check_min_dissimilarity, check_pruning_rate, exact_retained_tokens_count
 from evs_cli.cost import CostReport, cost_report, read_language_model
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
+from evs_cli.dialects.base import PruningRate, ServerSource
+from evs_cli.dialects.walls import Wall
+from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.video.sampling import FrameSelection, SamplingRequest, select_frames
-
-if TYPE_CHECKING:
-    from evs_cli.video.info import VideoInfo
-
-DEFAULT_SOURCE_FPS = 30.0
-_MAX_NUMBERS_FRAMES = 1_000_000
-
-
-@dataclass(frozen=True)
-class SourceFacts:
-    """What of a video its token count depends on; of a file, or given as numbers."""
-
-    name: str
-    path: str | None
-    """The file as it was named; None of numbers alone."""
-    width: int
-    height: int
-    duration_seconds: float
-    num_frames: int
-    """Frames of the source; of numbers alone, at the rate assumed for it."""
-    average_fps: float
+from evs_cli.video.sampling import FrameSelection
 
 
 @dataclass(frozen=True)
@@ -68,13 +49,19 @@ class RateBudget:
     """L over the context limit; None where no limit is known."""
     cost: CostReport | None
     """Cache, prefill and vision work, and the rows on disk; None where the model's sizes are not known to evs."""
+    walls: tuple[Wall, ...] = ()
+    """Every limit of the server the video is planned for; none for ``evs``."""
 
 
 @dataclass(frozen=True)
 class BudgetReport:
     """Everything countable of one video and one model."""
 
+    dialect: str
+    """Whose rules sample, resize and write the video."""
     source: SourceFacts
+    server_source: ServerSource | None
+    """The file as the server sees it; None for ``evs``."""
     model: str
     frames: tuple[SampledFrame, ...]
     frame_size: tuple[int, int]
@@ -92,6 +79,8 @@ class BudgetReport:
     context_limit: int | None
     """Longest sequence of the model, or what the user said; None where neither is known."""
     rates: tuple[RateBudget, ...]
+    pruning: PruningRate | None
+    """The server's own rate and where it comes from; None for ``evs``."""
     is_at_most: bool
     """Whether a floor may drop more, by the content: K and L of every rate are then the most."""
     notes: tuple[str, ...]
@@ -102,99 +91,15 @@ class BudgetReport:
         return self.total_tokens + self.separator_tokens + self.text_tokens
 
 
-@dataclass(frozen=True)
-class NumbersRequest:
-    """A video given as numbers, where there is no file.
-
-    Raises:
-        UsageError: a number below 1, or neither frames nor a duration.
-    """
-
-    height: int
-    width: int
-    frames: int | None = None
-    """Sampled frames; None samples by the model's rule from ``duration_seconds``."""
-    duration_seconds: float | None = None
-    source_fps: float = DEFAULT_SOURCE_FPS
-    """Rate of the imagined file."""
-
-    def __post_init__(self) -> None:
-        for name in ("height", "width", "frames"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"Invalid {name} ({value}). Expected at least 1.")
-        if self.frames is None and self.duration_seconds is None:
-            raise UsageError("Neither frames nor a duration is given. Expected --frames, --duration or both.")
-        for name in ("duration_seconds", "source_fps"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise UsageError(f"Invalid {name} ({value:g}). Expected more than 0.")
-        frames = self.frames or (self.duration_seconds or 0) * self.source_fps
-        if frames > _MAX_NUMBERS_FRAMES:
-            raise UsageError(f"Invalid video of {frames:g} frames. Expected at most {_MAX_NUMBERS_FRAMES:,}.")
-
-    def at_rate(self, fps: float | None) -> NumbersRequest:
-        """The same with its duration settled: so many frames without one are ``fps`` a second, 2 unless said."""
-        if self.duration_seconds is not None or self.frames is None:
-            return self
-        return replace(self, duration_seconds=self.frames / (fps or 2.0))
-
-
-@dataclass(frozen=True, eq=False)
-class Sampled:
-    """A source and the frames sampled of it, before a model sees them."""
-
-    source: SourceFacts
-    selection: FrameSelection
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def clip(self) -> Clip:
-        """What a model family must know of it."""
-        selection = self.selection
-        return Clip(self.source.height, self.source.width, selection.pts_seconds, selection.window_seconds)
-
-
-def sample_file(path: str, video: VideoInfo, sampling: SamplingRequest, encoder: VideoEncoder) -> Sampled:
-    """The frames of a probed file, which was named ``path``."""
-    facts = SourceFacts(
-        name=video.name,
-        path=path,
-        width=video.width,
-        height=video.height,
-        duration_seconds=video.duration_seconds,
-        num_frames=video.num_frames,
-        average_fps=video.average_fps,
-    )
-    selection = select_frames(video.pts_seconds, video.duration_seconds, sampling, encoder.sampling_defaults)
-    return Sampled(facts, selection, video.warnings)
-
-
-def sample_numbers(numbers: NumbersRequest, sampling: SamplingRequest, encoder: VideoEncoder) -> Sampled:
-    """The frames of a video that is only numbers: even times at ``source_fps``, or just as many frames as were said."""
-    numbers = numbers.at_rate(sampling.fps)
-    duration = numbers.duration_seconds
-    assert duration is not None
-    if numbers.frames is not None:
-        fps = numbers.frames / duration
-        pts = seconds(np.arange(numbers.frames) / fps)
-        if sampling.fps is None and sampling.num_frames is None:
-            sampling = replace(sampling, num_frames=numbers.frames)
-    else:
-        fps = numbers.source_fps
-        pts = seconds(np.arange(max(1, round(duration * fps))) / fps)
-    name = f"{numbers.width}x{numbers.height}, {duration:g} s"
-    facts = SourceFacts(name, None, numbers.width, numbers.height, duration, len(pts), fps)
-    return Sampled(facts, select_frames(pts, duration, sampling, encoder.sampling_defaults))
-
-
 def budget(
     sampled: Sampled,
+    clips: EvsClips | ServerClips,
     encoder: VideoEncoder,
     options: EncodeOptions,
     rates: Sequence[float],
     *,
     context_limit: int | None = None,
+    reserve: int = 0,
     kv_budget_bytes: int | None = None,
     min_dissimilarity: float | None = None,
 ) -> BudgetReport:
@@ -202,38 +107,56 @@ def budget(
 
     Args:
         sampled: the source and its frames.
+        clips: what sampled it, and plans it.
         encoder: the model; its weights are not touched.
         options: the user's options for the model.
         rates: rates to count at, each ``0 <= q < 1``.
         context_limit: longest sequence allowed; None takes the model's own, where its configuration says one.
+        reserve: tokens of a server's context kept for the answer.
         kv_budget_bytes: memory for caches, to tell how many such prompts fit.
         min_dissimilarity: a floor, which makes the counts the most there can be.
 
     Raises:
         UsageError: a rate outside [0, 1), a floor outside [0, 2], or options the model has no use for.
+        RefusedByServerError: a clip that the server would refuse or fail on.
     """
     check_min_dissimilarity(min_dissimilarity)
-    plan = encoder.plan(sampled.clip, options)
-    video_part = plan if options.prompt is None else encoder.plan(sampled.clip, replace(options, prompt=None))
+    served = clips.served(sampled.sampling, options) if isinstance(clips, ServerClips) else None
+    plan = clips.plan(sampled, options) if served is None else served.encode
+    video_part = plan if options.prompt is None else clips.plan(sampled, replace(options, prompt=None))
     limit = context_limit if context_limit is not None else model_context_limit(encoder)
+
+    def walls(q: float) -> tuple[Wall, ...]:
+        if not isinstance(clips, ServerClips):
+            return ()
+        return clips.walls(sampled.sampling, options, q, limit, reserve)
+
     return BudgetReport(
+        dialect=clips.dialect.name,
         source=sampled.source,
+        server_source=None if served is None else served.source,
         model=encoder.source.name,
         frames=_sampled_frames(sampled.selection, plan),
         frame_size=plan.frame_size,
         token_grid_thw=plan.token_grid_thw,
         video_grid_thw=plan.video_grid_thw,
-        factors=_factors(sampled, plan),
+        factors=_factors(sampled, plan, None if served is None else served.source),
         total_tokens=plan.total_tokens,
         separator_tokens=video_part.layout.sequence_length - plan.total_tokens,
         text_tokens=plan.layout.sequence_length - video_part.layout.sequence_length,
         context_limit=limit,
         rates=tuple(
-            _rate_budget(plan, q, limit, rate_cost(plan, plan.retained_tokens(q), encoder, kv_budget_bytes))
+            _rate_budget(plan, q, limit, rate_cost(plan, plan.retained_tokens(q), encoder, kv_budget_bytes), walls(q))
             for q in rates
         ),
+        pruning=None if served is None else served.server.pruning,
         is_at_most=min_dissimilarity is not None,
-        notes=(*sampled.warnings, *sampled.selection.notes, *plan.notes, *_idle_notes(encoder, kv_budget_bytes)),
+        notes=(
+            *sampled.warnings,
+            *sampled.selection.notes,
+            *(plan.notes if served is None else served.notes),
+            *_idle_notes(encoder, kv_budget_bytes),
+        ),
     )
 
 
@@ -276,7 +199,9 @@ def rate_cost(
         return None
 
 
-def _rate_budget(plan: EncodePlan, q: float, limit: int | None, cost: CostReport | None) -> RateBudget:
+def _rate_budget(
+    plan: EncodePlan, q: float, limit: int | None, cost: CostReport | None, walls: tuple[Wall, ...]
+) -> RateBudget:
     q, length = check_pruning_rate(q), plan.sequence_length(q)
     return RateBudget(
         q=q,
@@ -285,6 +210,7 @@ def _rate_budget(plan: EncodePlan, q: float, limit: int | None, cost: CostReport
         sequence_length=length,
         context_share=None if limit is None else length / limit,
         cost=cost,
+        walls=walls,
     )
 
 
@@ -294,20 +220,21 @@ def _sampled_frames(selection: FrameSelection, plan: EncodePlan) -> tuple[Sample
     return tuple(SampledFrame(*row) for row in rows)
 
 
-def _factors(sampled: Sampled, plan: EncodePlan) -> tuple[str, ...]:
+def _factors(sampled: Sampled, plan: EncodePlan, server: ServerSource | None) -> tuple[str, ...]:
     """The token count, factor by factor."""
-    selection, source = sampled.selection, sampled.source
+    selection, source = sampled.selection, server or sampled.source
     num_sampled = len(selection.frame_indices)
     num_frames, height, width = plan.token_grid_thw
-    rule = (
-        f"{selection.requested_fps:g} fps"
-        if selection.rule == "fps"
-        else f"{selection.requested_num_frames} frames asked"
-    )
+    rule = selection.rule
+    if rule == "fps":
+        rule = f"{selection.requested_fps:g} fps"
+    elif rule == "num_frames":
+        rule = f"{selection.requested_num_frames} frames asked"
     bound = ", max_frames bound" if selection.max_frames_bound else ""
+    sizes = [f"{size[1]}x{size[0]}" for size in (plan.loader_size, plan.frame_size) if size is not None]
     lines = [
         f"{source.num_frames:,} frames in {source.duration_seconds:.2f} s: {num_sampled} sampled ({rule}{bound})",
-        f"resize {source.width}x{source.height} to {plan.frame_size[1]}x{plan.frame_size[0]}",
+        f"resize {source.width}x{source.height} to {', then '.join(sizes)}",
     ]
     if plan.temporal_patch_size > 1:
         lines.append(f"temporal patch {plan.temporal_patch_size}: {num_sampled} frames become {num_frames}")

@@ -28,6 +28,8 @@ class ClipPlan:
     selection: FrameSelection
     clip: Clip
     encode: EncodePlan
+    dialect: str = "evs"
+    """Whose rules chose the frames, their size and the ids."""
 
     @property
     def notes(self) -> tuple[str, ...]:

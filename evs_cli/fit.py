@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from evs_cli.budget import Sampled, check_context
+from evs_cli.budget import check_context
+from evs_cli.clips import Clips, Sampled, ServerClips
+from evs_cli.dialects.requests import ServerRecipe, Serving, evs_flags, recipe
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.session import STDIN, SessionRequest
-from evs_cli.video.sampling import SamplingRequest
 
 STEP = 0.01
 MAX_RATE = 0.95
 _RATES = tuple(round(index * STEP, 9) for index in range(round(MAX_RATE / STEP) + 1))
 _FRAME_SHARES = (1.0, 0.5, 0.25)
 _SIZE_SHARES = (1.0, 0.75, 0.5)
-
-Resample = Callable[[SamplingRequest], Sampled]
-"""Samples the same video by another request."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,8 @@ class FitChoice:
     """(height, width) in pixels."""
     command: str
     """The ``evs prune`` line that does it."""
+    server: ServerRecipe | None = None
+    """The server line and the request that do it, under a dialect."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class FitReport:
     """What fits a budget, the present sampling first."""
 
     name: str
+    dialect: str
     model: str
     budget: int
     unpruned_sequence_length: int
@@ -95,23 +96,23 @@ class FitReport:
 
 
 def fit(
-    sampled: Sampled, encoder: VideoEncoder, session: SessionRequest, request: FitRequest, resample: Resample
+    sampled: Sampled, clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest
 ) -> FitReport:
     """The smallest rate that fits, and the other ways.
 
     Args:
         sampled: the video at the sampling asked for.
+        clips: what sampled it, samples it otherwise, and plans it.
         encoder: the model; its weights are not touched.
         session: model, sampling and options asked for.
         request: the budget.
-        resample: samples the video by another request.
 
     Raises:
         BudgetError: nothing fits, not even one frame at the smallest size tried; it says what would.
     """
-    search = _Search(encoder, session, request.budget, resample)
-    plan = encoder.plan(sampled.clip, session.options)
-    present = search.choice(sampled, plan, session.sampling, session.options)
+    search = _Search(clips, encoder, session, request)
+    plan = clips.plan(sampled, session.options)
+    present = search.choice(sampled, plan, session.options)
     others = search.others(sampled, plan, _FRAME_SHARES)
     share = min(_FRAME_SHARES)
     while present is None and not others and share * len(sampled.selection.frame_indices) > 1:
@@ -122,6 +123,7 @@ def fit(
     others.sort(key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
     return FitReport(
         name=sampled.source.name,
+        dialect=clips.dialect.name,
         model=encoder.source.name,
         budget=request.budget,
         unpruned_sequence_length=plan.sequence_length(),
@@ -130,30 +132,19 @@ def fit(
     )
 
 
-def smallest_rate(plan: EncodePlan, budget: int) -> float | None:
-    """The smallest multiple of 0.01, at most 0.95, with L(q) <= budget; None where there is none.
-
-    L falls as q grows, so the rates that fit stand behind those that do not.
-    """
-    index = bisect_left(_RATES, True, key=lambda q: plan.sequence_length(q) <= budget)
-    return _RATES[index] if index < len(_RATES) else None
-
-
 class _Search:
     """Plans samplings and sizes against one budget, and remembers what it tried."""
 
-    def __init__(self, encoder: VideoEncoder, session: SessionRequest, budget: int, resample: Resample) -> None:
-        self.encoder, self.session, self.budget, self.resample = encoder, session, budget, resample
+    def __init__(self, clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest) -> None:
+        self.clips, self.encoder, self.session, self.request = clips, encoder, session, request
         self.tried: list[tuple[int, int, tuple[int, int]]] = []
         """Of each choice the sequence at the highest rate, its sampled frames, its frame size."""
 
-    def choice(
-        self, sampled: Sampled, plan: EncodePlan, sampling: SamplingRequest, options: EncodeOptions
-    ) -> FitChoice | None:
+    def choice(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions) -> FitChoice | None:
         """The smallest rate for one sampling and size; None where no rate fits."""
         num_frames = len(sampled.selection.frame_indices)
         self.tried.append((plan.sequence_length(MAX_RATE), num_frames, plan.frame_size))
-        q = smallest_rate(plan, self.budget)
+        q = self.smallest_rate(sampled, plan, options)
         if q is None:
             return None
         return FitChoice(
@@ -163,39 +154,46 @@ class _Search:
             total_tokens=plan.total_tokens,
             num_sampled_frames=num_frames,
             frame_size=plan.frame_size,
-            command=prune_command(sampled.source.path or "VIDEO", self.session, q, sampling, options),
+            command=prune_command(sampled, self.clips, self.session, q, options),
+            server=server_recipe(sampled, self.clips, self.session, self.request, q, options),
         )
+
+    def smallest_rate(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions) -> float | None:
+        """The smallest multiple of 0.01, at most 0.95, that fits; None where there is none.
+
+        L falls as q grows, so the rates that fit stand behind those that do not; a server that does not prune has
+        rate 0 alone.
+        """
+
+        def fits(q: float) -> bool:
+            return self.clips.fits(sampled, plan, options, q, self.request.budget)
+
+        if fits(_RATES[0]):
+            return _RATES[0]
+        index = bisect_left(_RATES, True, lo=1, key=fits)
+        return _RATES[index] if index < len(_RATES) else None
 
     def others(self, sampled: Sampled, plan: EncodePlan, shares: Sequence[float]) -> list[FitChoice]:
         """What fits among shares of the present frames, each with each size; the present itself is left out."""
         seen = {(len(sampled.selection.frame_indices), plan.frame_size)}
         found = []
         for share in shares:
-            sampling = _fewer_frames(sampled, self.session.sampling, share)
-            other = sampled if share == 1 else self.resample(sampling)
+            sampling = self.clips.fewer(sampled, share)
+            if sampling is None:
+                continue
+            other = sampled if share == 1 else self.clips.sample(sampling)
             num_frames = len(other.selection.frame_indices)
             for size_share in _SIZE_SHARES:
                 options = smaller_frames(plan, self.encoder, self.session.options, size_share, num_frames)
                 if options is None:
                     continue
-                other_plan = self.encoder.plan(other.clip, options)
+                other_plan = self.clips.plan(other, options)
                 if (num_frames, other_plan.frame_size) in seen:
                     continue
                 seen.add((num_frames, other_plan.frame_size))
-                choice = self.choice(other, other_plan, sampling, options)
+                choice = self.choice(other, other_plan, options)
                 found += [] if choice is None else [choice]
         return found
-
-
-def _fewer_frames(sampled: Sampled, sampling: SamplingRequest, share: float) -> SamplingRequest:
-    """The request for a share of the present frames, in the terms the user thinks in: a rate, or a number."""
-    if share == 1:
-        return sampling
-    selection = sampled.selection
-    if selection.rule == "fps" and selection.requested_fps and not selection.max_frames_bound:
-        return replace(sampling, fps=round(selection.requested_fps * share, 6), num_frames=None)
-    frames = max(1, round(len(selection.frame_indices) * share))
-    return replace(sampling, fps=None, num_frames=frames)
 
 
 def smaller_frames(
@@ -221,17 +219,19 @@ def smaller_frames(
     return None
 
 
-def prune_command(
-    video: str, request: SessionRequest, q: float, sampling: SamplingRequest, options: EncodeOptions
-) -> str:
+def prune_command(sampled: Sampled, clips: Clips, session: SessionRequest, q: float, options: EncodeOptions) -> str:
     """The ``evs prune`` line for a choice, as a shell takes it; ``VIDEO`` stands for the file of numbers alone."""
+    video = sampled.source.path or "VIDEO"
     name = f"./{video}" if video.startswith("-") and video != STDIN else video
-    words = ["evs", "prune", name, "--model", request.model, "--q", f"{q:g}"]
-    words += [] if request.revision is None else ["--revision", request.revision]
-    words += ["--trust-remote-code"] if request.trust_remote_code else []
-    words += [] if request.decoder == "pyav" else ["--decoder", request.decoder]
+    words = ["evs", "prune", name, "--model", session.model, "--q", f"{q:g}"]
+    words += [] if session.revision is None else ["--revision", session.revision]
+    words += ["--trust-remote-code"] if session.trust_remote_code else []
+    words += [] if session.decoder == "pyav" else ["--decoder", session.decoder]
+    if isinstance(clips, ServerClips):
+        words += evs_flags(clips.dialect, clips.planner.server_options(sampled.sampling, options))
+        return shlex.join(words + ([] if options.prompt is None else ["--prompt", options.prompt]))
     flags = {"start_seconds": "--start", "end_seconds": "--end"}
-    for values in (vars(sampling), vars(options)):
+    for values in (vars(sampled.sampling), vars(options)):
         for name, value in values.items():
             flag = flags.get(name, "--" + name.replace("_", "-"))
             if isinstance(value, bool):
@@ -241,14 +241,32 @@ def prune_command(
     return shlex.join(words)
 
 
+def server_recipe(
+    sampled: Sampled, clips: Clips, session: SessionRequest, request: FitRequest, q: float, options: EncodeOptions
+) -> ServerRecipe | None:
+    """The server line and the request for a choice; None for ``evs``."""
+    if not isinstance(clips, ServerClips):
+        return None
+    serving = Serving(
+        dialect=clips.dialect,
+        model=clips.planner.encoder.source.location,
+        q=q,
+        context=request.context,
+        video=sampled.source.path or "VIDEO",
+        prompt=options.prompt,
+        max_tokens=request.reserve or None,
+    )
+    return recipe(serving, clips.planner.server_options(sampled.sampling, options))
+
+
 def _impossible(sampled: Sampled, plan: EncodePlan, search: _Search) -> BudgetError:
     """The error for a video that cannot fit: what its length is made of, and the least that would do."""
     shortest, rest = plan.sequence_length(MAX_RATE), plan.sequence_length() - plan.total_tokens
     least, num_frames, (height, width) = min(search.tried)
     frames = "1 frame" if num_frames == 1 else f"{num_frames} frames"
     return BudgetError(
-        f"{sampled.source.name} does not fit {search.budget:,} tokens: at q = {MAX_RATE:g} it needs {shortest:,}, of "
-        f"which frame 0 alone is {plan.tokens_per_frame:,} and {rest:,} are text and separators.",
+        f"{sampled.source.name} does not fit {search.request.budget:,} tokens: at q = {MAX_RATE:g} it needs "
+        f"{shortest:,}, of which frame 0 alone is {plan.tokens_per_frame:,} and {rest:,} are text and separators.",
         hint=f"The least of what was tried is {least:,} ids, for {frames} of {width}x{height}. Allow that, or take a "
         "model with fewer tokens a frame.",
     )

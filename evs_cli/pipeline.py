@@ -7,9 +7,10 @@ wants to watch passes a ``Progress``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from evs_cli.dialects.served import TrueSource, server_source
 from evs_cli.encoded_video import ClipPlan, EncodedVideo
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, Runtime
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from evs_cli.core.retention import Ranking
     from evs_cli.core.video_tokens import VideoTokens
+    from evs_cli.dialects.served import ServedPlanner
     from evs_cli.video.decoder import Decoder
 
 DEFAULT_PRUNING_RATE = 0.7
@@ -52,9 +54,18 @@ def plan_video(
     sampling: SamplingRequest | None = None,
     options: EncodeOptions | None = None,
     *,
+    served: ServedPlanner | None = None,
     timings: Timings | None = None,
 ) -> ClipPlan:
     """Plan one video: which frames, what grid, how long a sequence. Decodes no frame but the first, loads no weights.
+
+    Args:
+        source: a path or a seekable binary file object.
+        encoder: the model.
+        sampling: what the user asks of the frames.
+        options: what the user asks of the family.
+        served: plans as a server does; None is the model's own processor, told the true times.
+        timings: where the seconds of each stage go.
 
     Raises:
         VideoError: the file cannot be opened or holds no video.
@@ -64,12 +75,16 @@ def plan_video(
     timings = timings or Timings()
     with timings.measure("probe"):
         video = probe_video(source)
+    sampling, options = sampling or SamplingRequest(), options or EncodeOptions()
     with timings.measure("plan"):
-        selection = select_frames(
-            video.pts_seconds, video.duration_seconds, sampling or SamplingRequest(), encoder.sampling_defaults
-        )
+        if served is not None:
+            true = TrueSource(video.pts_seconds, video.duration_seconds)
+            as_served = served.plan(server_source(video, served.dialect.server), true, sampling, options)
+            encode = replace(as_served.encode, notes=as_served.notes)
+            return ClipPlan(video, as_served.selection, as_served.clip, encode, dialect=served.dialect.name)
+        selection = select_frames(video.pts_seconds, video.duration_seconds, sampling, encoder.sampling_defaults)
         clip = Clip(video.height, video.width, selection.pts_seconds, selection.window_seconds)
-        encode = encoder.plan(clip, options or EncodeOptions())
+        encode = encoder.plan(clip, options)
     return ClipPlan(video=video, selection=selection, clip=clip, encode=encode)
 
 

@@ -56,7 +56,7 @@ def provenance_of(
         "options": {name: getattr(options, name) for name in options.given()},
         "processing": dict(plan.encode.processing),
         "frame_size": list(plan.encode.frame_size),
-        "dialect": "evs",
+        "dialect": plan.dialect,
         "decoder": settings.decoder,
         "device": settings.runtime.device,
         "dtype": settings.runtime.dtype_name,

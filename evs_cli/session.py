@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from evs_cli._version import __version__
+from evs_cli.dialects import EVS_DIALECT, Dialect
+from evs_cli.dialects.base import ServerOptions
+from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoded_video import ClipPlan, EncodedVideo
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
 from evs_cli.encoders.registry import open_encoder
@@ -75,6 +78,8 @@ class SessionRequest:
     seed: int = 0
     batch_frames: int = DEFAULT_BATCH_FRAMES
     decoder: Decoder = "pyav"
+    dialect: Dialect = EVS_DIALECT
+    server: ServerOptions = field(default_factory=ServerOptions)
 
 
 def open_requested(request: SessionRequest) -> VideoEncoder:
@@ -88,6 +93,17 @@ def open_requested(request: SessionRequest) -> VideoEncoder:
     encoder.check_options(request.options)
     check_decoder(request.decoder)
     return encoder
+
+
+def served_planner(request: SessionRequest, encoder: VideoEncoder) -> ServedPlanner | None:
+    """What plans as the server asked for; None for ``evs``.
+
+    Raises:
+        UsageError: a family whose serving is not written down, or a window of the video.
+    """
+    if request.dialect.is_evs:
+        return None
+    return ServedPlanner(request.dialect, encoder, request.server, request.sampling)
 
 
 def one_by_one(
@@ -136,6 +152,7 @@ class Session:
             decoder=request.decoder,
             score_dtype=None if request.score_dtype is None else parse_dtype(request.score_dtype),
         )
+        self._served = served_planner(request, self.encoder)
         self._is_loaded = False
         for line in self._details():
             self.progress.detail(line)
@@ -161,13 +178,17 @@ class Session:
         """The rate to use and where it comes from: the user, the model's configuration, or evs."""
         if q is not None:
             return q, "as asked"
+        if self._served is not None:
+            pruning = self._served.pruning
+            return pruning.q, f"{self.request.dialect.name}: {pruning.source}"
         if self.encoder.default_pruning_rate is not None:
             return self.encoder.default_pruning_rate, "the model's own"
         return DEFAULT_PRUNING_RATE, "default"
 
     def plan(self, source: VideoSource, timings: Timings | None = None) -> ClipPlan:
         """Plan one video; see ``pipeline.plan_video``."""
-        return plan_video(source, self.encoder, self.request.sampling, self.request.options, timings=timings)
+        request = self.request
+        return plan_video(source, self.encoder, request.sampling, request.options, served=self._served, timings=timings)
 
     def encode(self, source: VideoSource) -> EncodedVideo:
         """Plan, decode and encode one video; the first one loads the weights."""

@@ -19,10 +19,11 @@ LAYERS = (
     {"_version", "errors", "progress", "output_file"},
     {"core"},
     {"video", "encoders"},
+    {"dialects"},
     {"encoded_video", "pipeline", "provenance", "session"},
     {
         *("artifact", "artifact_checks", "sweep", "prune_job", "api", "quality"),
-        *("budget", "budget_job", "fit", "cost", "integration"),
+        *("budget", "budget_job", "clips", "fit", "cost", "integration"),
     },
     {"report", "console"},
     {"cli"},

@@ -10,6 +10,7 @@ from evs_cli.cli.values import one_of
 from evs_cli.console import Sink
 
 EXAMPLES = (
+    "evs fit samples/crossing.mp4 --model qwen3-vl-8b --dialect vllm --context 1024",
     "evs fit samples/crossing.mp4 --context 4096 --reserve 512",
     "evs fit --frames 64 --height 448 --width 448 --duration 60 --max-tokens 8192 --json",
 )
@@ -31,13 +32,14 @@ def command(
 ) -> None:
     """Find the smallest pruning rate at which a video fits, and the other ways to make it fit.
 
-    Each choice comes with the line that does it. No weight is loaded.
+    Each choice comes with the line that does it; with --dialect, with the server line and the request too. No weight
+    is loaded.
     """
     with sink.progress() as progress:
         progress.stage("plan")
         from evs_cli.api import make_request
         from evs_cli.budget_job import BudgetJob, fit_request, numbers_of, subjects_of
-        from evs_cli.report.budget import render_fit
+        from evs_cli.report.fit import render_fit
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         job = BudgetJob(make_request(**request))

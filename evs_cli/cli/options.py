@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import typer
 
 _INPUT, _NUMBERS, _PRUNING, _BUDGET = "Input", "Numbers in place of a video", "Pruning", "Budget"
-_OUTPUT, _RUNTIME = "Output", "Runtime"
+_OUTPUT, _RUNTIME, _SERVER = "Output", "Runtime", "Server"
 
 _MODELS = ("dinov2-small", "dinov2-base", "dinov3-small", "siglip-base", "clip-base", "qwen2.5-vl-7b", "qwen3-vl-8b")
 _FORMATS = ("table", "json", "csv")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
+_DIALECTS = ("evs", "hf", "vllm@0.33", "sglang@0.5.23", "all")
 _DECODERS = ("pyav", "decord")
 _METHODS = ("evs", "uniform-frames", "random")
 
@@ -113,6 +114,47 @@ CapPixelsPerFrame = Annotated[
 Decoder = Annotated[
     str,
     typer.Option("--decoder", help="pyav or decord.", autocompletion=_static(*_DECODERS), rich_help_panel=_INPUT),
+]
+Dialect = Annotated[
+    str | None,
+    typer.Option(
+        "--dialect",
+        help="Whose rules sample, resize and write the video: evs, hf, vllm@0.33, sglang@0.5.23; plan takes all. "
+        "Default: evs.",
+        autocompletion=_static(*_DIALECTS),
+        rich_help_panel=_SERVER,
+    ),
+]
+ServerCmd = Annotated[
+    str | None,
+    typer.Option(
+        "--server-cmd",
+        help="The server's whole command line, 'vllm serve MODEL …', in place of the options below.",
+        rich_help_panel=_SERVER,
+    ),
+]
+MediaIoKwargs = Annotated[
+    str | None, typer.Option("--media-io-kwargs", metavar="JSON", help="As vLLM takes it.", rich_help_panel=_SERVER)
+]
+MmProcessorKwargs = Annotated[
+    str | None,
+    typer.Option(
+        "--mm-processor-kwargs",
+        metavar="JSON",
+        help="As vLLM takes it; for hf, arguments of the processor.",
+        rich_help_panel=_SERVER,
+    ),
+]
+MmProcessConfig = Annotated[
+    str | None, typer.Option("--mm-process-config", metavar="JSON", help="As SGLang takes it.", rich_help_panel=_SERVER)
+]
+MaxNumBatchedTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--max-num-batched-tokens",
+        help="As vLLM takes it: the least its encoder cache holds. Default: 8192, its own on an 80 GB GPU.",
+        rich_help_panel=_SERVER,
+    ),
 ]
 Rate = Annotated[
     float | None,

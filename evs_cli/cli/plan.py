@@ -12,6 +12,7 @@ from evs_cli.console import Sink
 EXAMPLES = (
     "evs plan samples/crossing.mp4",
     "evs plan samples/pan.mp4 samples/cuts.mp4 --q 0,0.5,0.9 --json",
+    "evs plan samples/crossing.mp4 --model qwen3-vl-8b --dialect all",
     "evs plan --frames 32 --height 448 --width 448 --duration 60 --context 8192",
 )
 
@@ -31,21 +32,29 @@ def command(
     min_dissimilarity: o.MinDissimilarity = None,
     context: o.Context = None,
     context_alias: o.ContextAlias = None,
+    reserve: o.Reserve = 0,
     kv_budget: o.KvBudget = None,
 ) -> None:
     """Count a video's tokens exactly, from the file's facts and the model's configuration alone.
 
-    Prints the sampled frames, every factor of the count and the sequence length at each rate.
+    Prints the sampled frames, every factor of the count and the sequence length at each rate; with --dialect, what a
+    server will count, and every limit it has.
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.api import make_request
-        from evs_cli.budget_job import BudgetJob, numbers_of, subjects_of
+        from evs_cli.api import make_requests
+        from evs_cli.budget_job import BudgetJob, numbers_of, plan_dialects, subjects_of
         from evs_cli.report.budget import render_plan
+        from evs_cli.report.comparison import render_dialects
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
-        job = BudgetJob(make_request(**request, min_dissimilarity=min_dissimilarity))
-        rates = plan_rates(one_of("--q", q, q_alias), keep, job.encoder)
+        rates = plan_rates(one_of("--q", q, q_alias), keep)
         limit = one_of("--context", context, context_alias)
         budget_bytes = None if kv_budget is None else gib(kv_budget)
-        render_plan(job.plan(subjects, rates, limit, budget_bytes), sink, limit)
+        requests = make_requests(**request, min_dissimilarity=min_dissimilarity)
+        if len(requests) > 1:
+            plans = plan_dialects(requests, subjects, rates, limit, budget_bytes, reserve=reserve)
+            render_dialects(plans, sink, limit)
+        else:
+            job = BudgetJob(requests[0])
+            render_plan(job.plan(subjects, rates, limit, budget_bytes, reserve=reserve), sink, limit)

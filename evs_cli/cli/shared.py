@@ -49,6 +49,15 @@ _SOURCE: Options = {
     "trust_remote_code": (o.TrustRemoteCode, False),
 }
 """What is read: options before a command's own, by the names of ``SessionRequest`` and what it holds."""
+_SERVER: Options = {
+    "dialect": (o.Dialect, None),
+    "server_cmd": (o.ServerCmd, None),
+    "media_io_kwargs": (o.MediaIoKwargs, None),
+    "mm_processor_kwargs": (o.MmProcessorKwargs, None),
+    "mm_process_config": (o.MmProcessConfig, None),
+    "max_num_batched_tokens": (o.MaxNumBatchedTokens, None),
+}
+"""The server whose rules hold, by the names of ``ServerRequest``."""
 _RUN: Options = {
     "method": (o.Method, "evs"),
     "min_dissimilarity": (o.MinDissimilarity, None),
@@ -76,7 +85,7 @@ def with_output(command: Command) -> Command:
 
 def with_source(command: Command) -> Command:
     """Give a command the options of what is read, without running it; it receives them as ``request``."""
-    return _gathering(command, "request", dict, before=_SOURCE)
+    return _gathering(command, "request", dict, before=_SOURCE, behind=_SERVER)
 
 
 def with_numbers(command: Command) -> Command:
@@ -86,12 +95,14 @@ def with_numbers(command: Command) -> Command:
 
 def with_model(command: Command) -> Command:
     """Give a command the options of a model run; it receives them as ``request``, keywords of ``make_request``."""
-    return _gathering(command, "request", dict, before=_SOURCE, behind=_RUN)
+    return _gathering(command, "request", dict, before=_SOURCE, behind={**_SERVER, **_RUN})
 
 
 def with_models(command: Command) -> Command:
     """As ``with_model``, but ``--model`` may be given again: ``model`` is a list, or None, in ``request``."""
-    return _gathering(command, "request", dict, before={**_SOURCE, "model": (o.Models, None)}, behind=_RUN)
+    return _gathering(
+        command, "request", dict, before={**_SOURCE, "model": (o.Models, None)}, behind={**_SERVER, **_RUN}
+    )
 
 
 def _gathering(

@@ -44,7 +44,7 @@ def command(
         from pathlib import Path
 
         from evs_cli.api import make_request
-        from evs_cli.budget_job import plan_all
+        from evs_cli.budget_job import plan_models
         from evs_cli.encoders.source import DEFAULT_MODEL
         from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
@@ -60,7 +60,7 @@ def command(
         requests = [make_request(model=model, **request) for model in models]
         limit = one_of("--context", context, context_alias)
         if dry_run:
-            render_plan(plan_all(requests, videos, rates, limit), sink, None)
+            render_plan(plan_models(requests, videos, rates, limit), sink, None)
             return
         job = SweepJob(tuple(videos), tuple(requests), tuple(rates), with_quality=quality, context_limit=limit)
         render_sweeps(run_sweep(job, progress), sink, picture)

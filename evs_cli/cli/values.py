@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from evs_cli.encoders.base import VideoEncoder
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -46,21 +43,18 @@ def printed_parts(text: str | None) -> tuple[str, ...]:
     return parts
 
 
-def plan_rates(q: str | None, keep: float | None, encoder: VideoEncoder) -> list[float]:
-    """The rates of a plan: what was asked, else 0 and the model's own or evs's default.
+def plan_rates(q: str | None, keep: float | None) -> list[float] | None:
+    """The rates of a plan that were asked for, 0 beside a share to keep; None where none was.
 
     Raises:
         UsageError: both ``--q`` and ``--keep``, or one outside its range.
     """
-    from evs_cli.pipeline import DEFAULT_PRUNING_RATE
     from evs_cli.sweep import parse_rates
 
     if q is not None and keep is None:
         return parse_rates(q)
     rate = pruning_rate(None if q is None else 0.0, keep)
-    if rate is None:
-        rate = encoder.default_pruning_rate or DEFAULT_PRUNING_RATE
-    return [0.0, rate]
+    return None if rate is None else [0.0, rate]
 
 
 def one_of(option: str, value: T | None, alias: T | None) -> T | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
-from evs_cli.dialects.base import ServedModel, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerPlan, ServerSource
 from evs_cli.errors import UsageError
 
 EVS = "evs"
@@ -48,6 +48,14 @@ class Dialect:
         planners = self.rules().PLANNERS
         return planners[rules]
 
+    def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
+        """The rate it prunes a checkpoint's videos at."""
+        rate: PruningRate = self.rules().pruning(model, options)
+        return rate
+
+
+EVS_DIALECT = Dialect(EVS)
+"""The model's own processor, told the true times: the default."""
 
 ALL = tuple(Dialect(server) for server in (EVS, *_MODULES))
 """Every dialect, in the order of ``--dialect all``."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evs_cli.dialects import Dialect
-from evs_cli.dialects.base import ServedModel, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
@@ -80,12 +80,26 @@ def opencv_num_frames(video: VideoInfo) -> int:
 class ServedPlanner:
     """One checkpoint under one dialect: plans clips by its rules.
 
+    Args:
+        dialect: any but ``evs``.
+        encoder: the checkpoint's, for its processor and tokenizer.
+        options: how the server was started.
+        sampling: what is asked first; only to be checked.
+        may_configure: whether what is asked of the sampling may go into the server's own options, where its requests
+            have no say (SGLang).
+
     Raises:
         UsageError: a family without rules, or a sampling that no server knows.
     """
 
     def __init__(
-        self, dialect: Dialect, encoder: VideoEncoder, options: ServerOptions, sampling: SamplingRequest
+        self,
+        dialect: Dialect,
+        encoder: VideoEncoder,
+        options: ServerOptions,
+        sampling: SamplingRequest,
+        *,
+        may_configure: bool = False,
     ) -> None:
         rules, self.model = served_model(encoder)
         assert isinstance(encoder, VisionLanguageEncoder)
@@ -95,6 +109,7 @@ class ServedPlanner:
                 "cut before, or --dialect evs."
             )
         self.dialect, self.encoder, self._options = dialect, encoder, options
+        self._may_configure = may_configure
         self._known_ids: dict[str, list[int]] = {}
         self._planner: Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan] = dialect.planner(rules)
 
@@ -103,10 +118,18 @@ class ServedPlanner:
         asked = {name: getattr(sampling, name) for name in ("fps", "num_frames", "max_frames")}
         request = {name: value for name, value in asked.items() if value is not None}
         pixels = _pixel_arguments(options)
-        base = replace(self._options, request={**self._options.request, **request})
+        base = self._options
         if self.dialect.server != "sglang":
-            return replace(base, mm_processor={**base.mm_processor, **pixels})
-        return replace(base, mm_process={**base.mm_process, **pixels})
+            return replace(base, request=request, mm_processor={**base.mm_processor, **pixels})
+        if not self._may_configure:
+            return replace(base, request=request, mm_process={**base.mm_process, **pixels})
+        configured = {"nframes" if name == "num_frames" else name: value for name, value in request.items()}
+        return replace(base, mm_process={**base.mm_process, **configured, **pixels})
+
+    @property
+    def pruning(self) -> PruningRate:
+        """The rate the server prunes at, and who says so."""
+        return self.dialect.pruning(self.model, self._options)
 
     def server_plan(self, source: ServerSource, sampling: SamplingRequest, options: EncodeOptions) -> ServerPlan:
         """What the server makes of a source.
@@ -126,18 +149,7 @@ class ServedPlanner:
             RefusedByServerError: the server would refuse the clip, or fail on it.
         """
         server = self.server_plan(source, sampling, options)
-        indices = np.minimum(server.frame_indices, len(true.pts_seconds) - 1)
-        selection = FrameSelection(
-            frame_indices=indices,
-            pts_seconds=true.pts_seconds[indices],
-            start_seconds=0.0,
-            window_seconds=true.duration_seconds,
-            rule=server.rule,
-            requested_fps=None,
-            requested_num_frames=None,
-            max_frames_bound=False,
-            notes=(),
-        )
+        selection = self.selection(server, true)
         clip = Clip(source.height, source.width, selection.pts_seconds, true.duration_seconds)
         counts = [server.tokens_per_frame] * server.token_grid_thw[0]
         encode = self.encoder.plan_sequence(
@@ -152,6 +164,21 @@ class ServedPlanner:
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         notes = (*dialect_notes, *source_notes(source, true), *server.notes)
         return ServedClip(self.dialect, source, server, selection, clip, encode, notes)
+
+    def selection(self, server: ServerPlan, true: TrueSource) -> FrameSelection:
+        """The frames a server samples, among those there really are: one past the last is the last."""
+        indices = np.minimum(server.frame_indices, len(true.pts_seconds) - 1)
+        return FrameSelection(
+            frame_indices=indices,
+            pts_seconds=true.pts_seconds[indices],
+            start_seconds=0.0,
+            window_seconds=true.duration_seconds,
+            rule=server.rule,
+            requested_fps=None,
+            requested_num_frames=None,
+            max_frames_bound=False,
+            notes=(),
+        )
 
     def sequence(self, server: ServerPlan, counts: Sequence[int], prompt: str | None) -> list[int]:
         """``input_ids`` with ``counts[t]`` placeholders for frame t: the video's part, or the whole chat prompt."""

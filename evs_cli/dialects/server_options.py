@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evs_cli.dialects import Dialect, parse_dialect
+from evs_cli.dialects import EVS_DIALECT, Dialect, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import UsageError
 
@@ -32,6 +32,55 @@ class ServerCommand:
     model: str | None
     options: Mapping[str, Any]
     """By the names of ``parse_server_options``."""
+
+
+@dataclass(frozen=True)
+class ServerRequest:
+    """The server as the user names it: a dialect and its options one by one, or a whole command line."""
+
+    dialect: str | None = None
+    """A name, ``all``, or None for ``evs`` or the server of ``server_cmd``."""
+    server_cmd: str | None = None
+    """``vllm serve …`` or ``python -m sglang.launch_server …``."""
+    media_io_kwargs: str | None = None
+    mm_processor_kwargs: str | None = None
+    mm_process_config: str | None = None
+    video_pruning_rate: float | str | None = None
+    max_model_len: int | str | None = None
+    max_num_batched_tokens: int | str | None = None
+
+    def command(self) -> ServerCommand | None:
+        """The command line read, or None where there is none.
+
+        Raises:
+            UsageError: a line that cannot be read, or options beside it.
+        """
+        if self.server_cmd is None:
+            return None
+        beside = [name for name in vars(self) if name != "server_cmd" and getattr(self, name) is not None]
+        beside = [name for name in beside if name not in ("dialect", "video_pruning_rate", "max_model_len")]
+        if beside:
+            raise UsageError(f"{_flag(beside[0])} and --server-cmd exclude each other. Write it into the command line.")
+        return parse_server_command(self.server_cmd)
+
+    def resolve(self) -> tuple[tuple[Dialect, ServerOptions], ...]:
+        """Every dialect asked for with its options.
+
+        Raises:
+            UsageError: an unknown dialect, options of another server, or values that cannot be read.
+        """
+        command = self.command()
+        given = {name: value for name, value in vars(self).items() if name not in ("dialect", "server_cmd")}
+        if command is not None:
+            given = {**command.options, **{name: value for name, value in given.items() if value is not None}}
+        dialects: tuple[Dialect, ...]
+        if self.dialect is None:
+            dialects = (EVS_DIALECT,) if command is None else (command.dialect,)
+        else:
+            dialects = parse_dialects(self.dialect)
+        return tuple(
+            (dialect, parse_server_options(dialect, **given, is_one_of_all=len(dialects) > 1)) for dialect in dialects
+        )
 
 
 def parse_server_command(command: str) -> ServerCommand:

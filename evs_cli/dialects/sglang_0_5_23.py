@@ -19,6 +19,7 @@ from evs_cli.dialects.base import (
     PruningRate,
     QwenModel,
     RefusedByServerError,
+    ServedModel,
     ServerOptions,
     ServerPlan,
     ServerSource,
@@ -60,7 +61,7 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
         _processor_arguments(options),
         indices,
         rule,
-        _never_pruned(),
+        pruning(model, options),
         frame=loader_size(source, len(indices), options.mm_process),
         sampled_fps=24.0,
         notes=(
@@ -83,7 +84,7 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
         _processor_arguments(options),
         indices,
         rule,
-        _never_pruned(),
+        pruning(model, options),
         frame=loader_size(source, len(indices), options.mm_process),
         notes=_idle_request(options),
     )
@@ -117,13 +118,20 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
         patches,
         seconds,
         text.sampled_at_texts(seconds.tolist(), model.temporal_patch_size, separator),
-        hf.config_rate(model, options),
+        pruning(model, options),
         rule=f"{NEMOTRON_FPS} fps, at most {NEMOTRON_MAX_FRAMES} frames",
         notes=_idle_request(options),
     )
 
 
 PLANNERS = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "nemotron": nemotron}
+
+
+def pruning(model: ServedModel, options: ServerOptions) -> PruningRate:
+    """The rate of config.json, or what is asked instead of it; Nemotron's alone."""
+    if not isinstance(model, NemotronModel):
+        return PruningRate(0.0, "SGLang prunes Nemotron alone", can_prune=False)
+    return hf.pruning(model, options)
 
 
 def loader_size(source: ServerSource, num_frames: int, given: Mapping[str, Any]) -> Size:
@@ -177,10 +185,6 @@ def _qwen_num_frames(source: ServerSource, given: Mapping[str, Any]) -> tuple[in
 def _processor_arguments(options: ServerOptions) -> dict[str, Any]:
     """What of ``mm_process_config`` goes on to transformers' processor."""
     return {name: value for name, value in options.mm_process.items() if name not in _OWN_KEYS}
-
-
-def _never_pruned() -> PruningRate:
-    return PruningRate(0.0, "SGLang prunes Nemotron alone", can_prune=False)
 
 
 def _true_fps(source: ServerSource, indices: Int64Array) -> float:

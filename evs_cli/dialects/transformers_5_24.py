@@ -17,6 +17,7 @@ from evs_cli.dialects.base import (
     PruningRate,
     QwenModel,
     RefusedByServerError,
+    ServedModel,
     ServerOptions,
     ServerPlan,
     ServerSource,
@@ -42,7 +43,7 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
         indices, rule = qwen2_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
-    return qwen2_5_vl_plan(source, model, arguments, indices, rule, config_only())
+    return qwen2_5_vl_plan(source, model, arguments, indices, rule, pruning(model, options))
 
 
 def qwen2_5_vl_plan(
@@ -51,7 +52,7 @@ def qwen2_5_vl_plan(
     arguments: Arguments,
     indices: Int64Array,
     rule: str,
-    pruning: PruningRate,
+    rate: PruningRate,
     *,
     frame: Size | None = None,
     sampled_fps: float | None = None,
@@ -65,7 +66,7 @@ def qwen2_5_vl_plan(
         arguments: of the processor.
         indices: (S,) sampled frames.
         rule: what settled them.
-        pruning: who prunes.
+        rate: what the tokens are pruned at.
         frame: (height, width) that a loader has resized to before.
         sampled_fps: rate of the sampled frames as the processor believes it; None is their share of the file's.
         **more: further fields of the plan.
@@ -89,7 +90,7 @@ def qwen2_5_vl_plan(
         placeholder=model.placeholder,
         prompt_seconds=np.arange(grid[0], dtype=np.float64) * per_grid,
         seconds_per_grid=per_grid,
-        pruning=pruning,
+        pruning=rate,
         rule=rule,
         **more,
     )
@@ -106,7 +107,7 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
         indices, rule = qwen3_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
-    return qwen3_vl_plan(source, model, arguments, indices, rule, config_only())
+    return qwen3_vl_plan(source, model, arguments, indices, rule, pruning(model, options))
 
 
 def qwen3_vl_plan(
@@ -115,7 +116,7 @@ def qwen3_vl_plan(
     arguments: Arguments,
     indices: Int64Array,
     rule: str,
-    pruning: PruningRate,
+    rate: PruningRate,
     *,
     frame: Size | None = None,
     **more: Any,
@@ -145,7 +146,7 @@ def qwen3_vl_plan(
         outer=(model.start, model.end),
         placeholder=model.placeholder,
         prompt_seconds=seconds,
-        pruning=pruning,
+        pruning=rate,
         rule=rule,
         **more,
     )
@@ -178,7 +179,7 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
         (rows, columns),
         seconds,
         text.sampled_at_texts(seconds.tolist(), model.temporal_patch_size, "\n"),
-        config_rate(model, options),
+        pruning(model, options),
         rule=rule,
     )
 
@@ -189,7 +190,7 @@ def nemotron_plan(
     patches: Size,
     seconds: np.ndarray[Any, np.dtype[np.float64]],
     texts: list[str],
-    pruning: PruningRate,
+    rate: PruningRate,
     **more: Any,
 ) -> ServerPlan:
     """The plan of frames whose (rows, columns) of patches, times (S,) and texts (T,) are settled."""
@@ -203,7 +204,7 @@ def nemotron_plan(
         outer=("", ""),
         placeholder=model.placeholder,
         prompt_seconds=seconds[:: model.temporal_patch_size],
-        pruning=pruning,
+        pruning=rate,
         **more,
     )
 
@@ -223,13 +224,10 @@ def samples(arguments: Arguments, default: bool) -> bool:
     return bool(arguments.get("do_sample_frames", asked or default))
 
 
-def config_only() -> PruningRate:
-    """Of the Qwen families, which transformers never prunes."""
-    return PruningRate(0.0, "transformers does not prune this family", can_prune=False)
-
-
-def config_rate(model: NemotronModel, options: ServerOptions) -> PruningRate:
-    """The rate of config.json, or what is asked instead of it."""
+def pruning(model: ServedModel, options: ServerOptions) -> PruningRate:
+    """The rate of config.json, or what is asked instead of it; Nemotron's alone."""
+    if not isinstance(model, NemotronModel):
+        return PruningRate(0.0, "transformers does not prune this family", can_prune=False)
     if options.video_pruning_rate is not None:
         return PruningRate(options.video_pruning_rate, "as if config.json said so", can_prune=True)
     return PruningRate(model.config_pruning_rate, "config.json", can_prune=True)

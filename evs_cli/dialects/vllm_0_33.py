@@ -19,6 +19,7 @@ from evs_cli.dialects.base import (
     PruningRate,
     QwenModel,
     RefusedByServerError,
+    ServedModel,
     ServerOptions,
     ServerPlan,
     ServerSource,
@@ -65,7 +66,7 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
     if options.mm_processor.get("do_sample_frames", model.do_sample_frames):
         indices, rule = _sampled_again(source, model, options, indices, hf.qwen2_indices)
     plan = hf.qwen2_5_vl_plan(
-        source, model, options.mm_processor, indices, rule, pruning_rate(options), client_split="first", decodes=True
+        source, model, options.mm_processor, indices, rule, pruning(model, options), client_split="first", decodes=True
     )
     notes = _idle_num_frames(loader)
     assert plan.seconds_per_grid is not None
@@ -105,7 +106,7 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
         options.mm_processor,
         indices,
         rule,
-        pruning_rate(options),
+        pruning(model, options),
         client_split="first",
         caches_separators="when pruning",
         decodes=True,
@@ -132,7 +133,7 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
         _nemotron_patches(source, model),
         seconds,
         text.sampled_at_texts(seconds.tolist(), model.temporal_patch_size, "\n"),
-        pruning_rate(options),
+        pruning(model, options),
         client_split="first",
         caches_separators="always",
         tokenises_pieces=True,
@@ -165,8 +166,8 @@ def loader_arguments(options: ServerOptions) -> dict[str, Any]:
     return merged
 
 
-def pruning_rate(options: ServerOptions) -> PruningRate:
-    """q is the command line's alone."""
+def pruning(model: ServedModel, options: ServerOptions) -> PruningRate:
+    """q is the command line's alone; every family here is pruned."""
     if options.video_pruning_rate is None:
         return PruningRate(0.0, "no --video-pruning-rate", can_prune=True)
     return PruningRate(options.video_pruning_rate, "--video-pruning-rate", can_prune=True)

@@ -106,6 +106,12 @@ def walls_of(
     )
 
 
+def passes(at: PlannedAt, options: ServerOptions, *, context_limit: int | None, reserve: int = 0) -> bool:
+    """Whether a clip passes every limit; arguments as ``walls_of``."""
+    limits = _limits(at.planner, options, context_limit, reserve)
+    return all(limit.used(at) <= limit.most for limit in limits)
+
+
 def _limits(
     planner: ServedPlanner, options: ServerOptions, context_limit: int | None, reserve: int
 ) -> Iterator[_Limit]:

@@ -1,4 +1,4 @@
-"""Plans and fits for people and for programs."""
+"""Plans for people and for programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evs_cli.budget_job import require_fit
-from evs_cli.fit import MAX_RATE
 from evs_cli.report import records
 from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table, summary_grid
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from evs_cli.budget_job import Outcome
     from evs_cli.console import Sink
     from evs_cli.cost import CostReport, PromptCost
-    from evs_cli.fit import FitChoice, FitReport
+    from evs_cli.dialects.walls import Wall
 
 _SHOWN_FRAMES = 8
 
@@ -52,7 +51,7 @@ def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink, context: 
     if sink.style.format == "json":
         sink.json({"schema_version": records.SCHEMA_VERSION, "videos": documents, "totals": _totals(reports)})
     elif sink.style.format == "csv":
-        sink.text(records.to_csv([row for report in reports for row in _csv_rows(report)]))
+        sink.text(records.to_csv([row for report in reports for row in plan_rows(report)]))
     elif len(reports) > 1:
         sink.result(_totals_view(reports, is_terminal=sink.is_terminal))
     require_fit(reports, context)
@@ -61,7 +60,10 @@ def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink, context: 
 
 def plan_record(report: BudgetReport) -> dict[str, Any]:
     """The JSON record of one plan."""
-    record = asdict(report)
+    record: dict[str, Any] = asdict(report)
+    for rate, counted in zip(record["rates"], report.rates, strict=True):
+        for wall, limit in zip(rate["walls"], counted.walls, strict=True):
+            wall.update(margin=limit.margin, passes=limit.passes)
     return {
         "video": report.source.path or report.source.name,
         **record,
@@ -73,6 +75,8 @@ def _plan_view(report: BudgetReport) -> RenderableType:
     grid = summary_grid()
     for index, factor in enumerate(report.factors):
         grid.add_row("count" if index == 0 else "", factor)
+    if report.server_source is not None:
+        grid.add_row("as served", _server_text(report))
     grid.add_row("frames", _frames_text(report))
     grid.add_row(
         "tokens",
@@ -92,10 +96,31 @@ def _plan_view(report: BudgetReport) -> RenderableType:
         )
         if rate.cost is not None and rate.cost.pruned is not None:
             grid.add_row("", _cost_text(rate.cost, rate.cost.pruned))
+        for wall in rate.walls:
+            grid.add_row("", _wall_text(wall))
     vision = next((rate.cost.vision_flops for rate in report.rates if rate.cost), None)
     if vision is not None:
         grid.add_row("vision", f"{_tflops(vision)} at any rate: frames are encoded whole before they are ranked")
-    return Group(Text(f"{report.source.name}  ({report.model})", style="bold"), grid)
+    dialect = "" if report.server_source is None else f", {report.dialect}"
+    return Group(Text(f"{report.source.name}  ({report.model}{dialect})", style="bold"), grid)
+
+
+def _server_text(report: BudgetReport) -> str:
+    """The file as the server sees it, and what it prunes at."""
+    source, pruning = report.server_source, report.pruning
+    assert source is not None
+    assert pruning is not None
+    rate = f"{source.average_fps:.4g} fps" if source.average_fps else "unknown rate"
+    return (
+        f"{source.num_frames:,} frames at {rate}, {source.width}x{source.height}; q = {pruning.q:g} ({pruning.source})"
+    )
+
+
+def _wall_text(wall: Wall) -> str:
+    """One limit: what is used of it, what is left, and the longest clip."""
+    left = f"{wall.margin:,} left" if wall.passes else f"{-wall.margin:,} too many"
+    longest = "any length" if wall.longest_seconds is None else f"up to {wall.longest_seconds:.1f} s"
+    return f"{wall.name} {wall.used:,} of {wall.limit:,} {wall.unit}: {left}; passes {longest}"
 
 
 def _cost_text(cost: CostReport, pruned: PromptCost) -> str:
@@ -153,10 +178,12 @@ def _totals_view(reports: list[BudgetReport], *, is_terminal: bool) -> Renderabl
     return Group(Text(f"all {len(reports)} videos", style="bold"), table)
 
 
-def _csv_rows(report: BudgetReport) -> list[dict[str, Any]]:
+def plan_rows(report: BudgetReport) -> list[dict[str, Any]]:
+    """The CSV rows of one plan, one a rate."""
     return [
         {
             "video": report.source.path or report.source.name,
+            "dialect": report.dialect,
             "model": report.model,
             "num_sampled_frames": len(report.frames),
             "total_tokens": report.total_tokens,
@@ -164,7 +191,8 @@ def _csv_rows(report: BudgetReport) -> list[dict[str, Any]]:
             "text_tokens": report.text_tokens,
             "context_limit": report.context_limit,
             "is_at_most": report.is_at_most,
-            **{key: value for key, value in asdict(rate).items() if key != "cost"},
+            **{key: value for key, value in asdict(rate).items() if key not in ("cost", "walls")},
+            "limit_hit": next((wall.name for wall in rate.walls if not wall.passes), None),
             **_cost_columns(rate.cost),
         }
         for rate in report.rates
@@ -180,75 +208,3 @@ def _cost_columns(cost: CostReport | None) -> dict[str, Any]:
         "vision_flops": None if cost is None else cost.vision_flops,
         "embedding_bytes": None if cost is None else cost.embedding_bytes,
     }
-
-
-def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:
-    """Show how each video fits, the present sampling first, and the lines to run.
-
-    Raises:
-        SomeVideosFailedError: one of several videos failed, or cannot fit.
-    """
-    documents: list[dict[str, Any]] = []
-    failed: list[str] = []
-    num_outcomes = 0
-    for outcome in outcomes:
-        num_outcomes += 1
-        if outcome.report is None:
-            assert outcome.error is not None
-            failed.append(outcome.name)
-            sink.error(outcome.error.message, outcome.error.hint)
-            documents.append({"name": outcome.name, "error": outcome.error.message})
-        elif sink.style.format == "json":
-            documents.append(asdict(outcome.report))
-        elif sink.style.format == "csv":
-            sink.text(records.to_csv(_fit_rows(outcome.report), header=num_outcomes - len(failed) == 1))
-        else:
-            _show_fit(outcome.report, sink)
-    if sink.style.format == "json":
-        single = len(documents) == 1
-        sink.json({"schema_version": records.SCHEMA_VERSION, **(documents[0] if single else {"videos": documents})})
-    raise_if_failed(failed, num_outcomes)
-
-
-def _choices(report: FitReport) -> list[FitChoice]:
-    return [choice for choice in (report.present, *report.others) if choice is not None]
-
-
-def _fit_rows(report: FitReport) -> list[dict[str, Any]]:
-    rows = []
-    for choice in _choices(report):
-        row = {"name": report.name, "model": report.model, "budget": report.budget, **asdict(choice)}
-        row["frame_height"], row["frame_width"] = row.pop("frame_size")
-        rows.append(row)
-    return rows
-
-
-def _show_fit(report: FitReport, sink: Sink) -> None:
-    """A table of the choices, and below it their lines whole, so that they can be copied."""
-    if report.present is None:
-        head = f"No rate up to {MAX_RATE:g} fits {report.budget:,} tokens at the present sampling; these do:"
-    elif report.present.q == 0:
-        head = f"It fits {report.budget:,} tokens without pruning ({report.unpruned_sequence_length:,})."
-    else:
-        head = (
-            f"q = {report.present.q:g} fits {report.budget:,} tokens: {report.unpruned_sequence_length:,} ids become "
-            f"{report.present.sequence_length:,}."
-        )
-    headings = ("", "q", "keep", "frames", "size", "video tokens", "sequence")
-    table = plain_table(headings, is_terminal=sink.is_terminal)
-    choices = _choices(report)
-    for number, choice in enumerate(choices, 1):
-        table.add_row(
-            str(number),
-            f"{choice.q:g}",
-            f"{1 - choice.q:.2f}",
-            f"{choice.num_sampled_frames}",
-            f"{choice.frame_size[1]}x{choice.frame_size[0]}",
-            f"{choice.retained_tokens:,}",
-            f"{choice.sequence_length:,}",
-        )
-    note = "1 is the present sampling" if report.present is not None else "The present sampling is none of them"
-    sink.result(Group(Text(f"{report.name}  ({report.model})", style="bold"), Text(head), table))
-    sink.result(Text(f"{note}; then least pruning, most frames, largest frames. The lines to run:", style="dim"))
-    for number, choice in enumerate(choices, 1):
-        sink.text(f"{number:2}  {choice.command}")

@@ -1,0 +1,99 @@
+"""One video under every dialect, a row a server, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from evs_cli.budget_job import fits, require_fit
+from evs_cli.errors import BudgetError
+from evs_cli.report import records
+from evs_cli.report.budget import plan_record, plan_rows
+from evs_cli.report.render import raise_if_failed
+from evs_cli.report.tables import plain_table
+
+if TYPE_CHECKING:
+    from evs_cli.budget import BudgetReport
+    from evs_cli.budget_job import Outcome
+    from evs_cli.console import Sink
+
+
+def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink, context: int | None) -> None:
+    """Show each video's plans under every dialect, a row a server; what one refuses is a row that says why.
+
+    Raises:
+        BudgetError: a video that fits no server; of several, the last.
+        SomeVideosFailedError: every dialect failed on one of several videos.
+    """
+    documents: list[dict[str, Any]] = []
+    all_reports: list[BudgetReport] = []
+    unfit: list[BudgetReport] = []
+    failed: list[str] = []
+    num_videos = 0
+    for number, outcomes in enumerate(plans, 1):
+        num_videos = number
+        reports = [outcome.report for outcome in outcomes if outcome.report is not None]
+        all_reports += reports
+        if not reports:
+            failed.append(f"video {number}")
+        elif not any(fits(report, context) for report in reports):
+            unfit.append(reports[-1])
+        for outcome in outcomes:
+            if outcome.report is None:
+                assert outcome.error is not None
+                documents.append({"dialect": outcome.name, "error": outcome.error.message})
+            else:
+                documents.append(plan_record(outcome.report))
+        if sink.style.format == "table":
+            sink.result(_dialects_view(outcomes, is_terminal=sink.is_terminal))
+            for outcome in outcomes:
+                _notice_dialect(outcome, sink)
+    if sink.style.format == "json":
+        sink.json({"schema_version": records.SCHEMA_VERSION, "videos": documents})
+    elif sink.style.format == "csv":
+        sink.text(records.to_csv([row for report in all_reports for row in plan_rows(report)]))
+    if failed and num_videos == 1:
+        raise BudgetError(f"no dialect takes it: {documents[-1]['error']}")
+    raise_if_failed(failed, num_videos)
+    if unfit:
+        require_fit(unfit, context)
+
+
+def _notice_dialect(outcome: Outcome[BudgetReport], sink: Sink) -> None:
+    """What is to be said of one row."""
+    notes = [outcome.error.message] if outcome.error is not None else []
+    notes += [] if outcome.report is None else outcome.report.notes
+    for note in notes:
+        sink.notice(f"{outcome.name}: {note}")
+
+
+def _dialects_view(outcomes: list[Outcome[BudgetReport]], *, is_terminal: bool) -> RenderableType:
+    """A row a dialect, at the rate it prunes at."""
+    headings = ("dialect", "frames", "size", "grid", "video tokens", "q", "kept", "sequence", "first limit hit")
+    table = plain_table(headings, is_terminal=is_terminal)
+    title = ""
+    for outcome in outcomes:
+        report = outcome.report
+        if report is None:
+            table.add_row(outcome.name, *["-"] * 7, "refused")
+            continue
+        title = f"{report.source.name}  ({report.model})"
+        rate = report.rates[-1]
+        hit = next((wall.name for wall in rate.walls if not wall.passes), None)
+        if hit is None and not rate.walls and rate.context_share is not None and rate.context_share > 1:
+            hit = "context"
+        table.add_row(
+            outcome.name,
+            f"{len(report.frames)}",
+            f"{report.frame_size[1]}x{report.frame_size[0]}",
+            "x".join(str(n) for n in report.token_grid_thw),
+            f"{report.total_tokens:,}",
+            f"{rate.q:g}",
+            f"{rate.retained_tokens:,}",
+            f"{rate.sequence_length:,}",
+            hit or "",
+        )
+    return Group(Text(title, style="bold"), table)

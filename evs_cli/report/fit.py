@@ -1,0 +1,112 @@
+"""Fits for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.text import Text
+
+from evs_cli.fit import MAX_RATE
+from evs_cli.report import records
+from evs_cli.report.render import raise_if_failed
+from evs_cli.report.tables import plain_table
+
+if TYPE_CHECKING:
+    from evs_cli.budget_job import Outcome
+    from evs_cli.console import Sink
+    from evs_cli.dialects.requests import ServerRecipe
+    from evs_cli.fit import FitChoice, FitReport
+
+
+def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:
+    """Show how each video fits, the present sampling first, and the lines to run.
+
+    Raises:
+        SomeVideosFailedError: one of several videos failed, or cannot fit.
+    """
+    documents: list[dict[str, Any]] = []
+    failed: list[str] = []
+    num_outcomes = 0
+    for outcome in outcomes:
+        num_outcomes += 1
+        if outcome.report is None:
+            assert outcome.error is not None
+            failed.append(outcome.name)
+            sink.error(outcome.error.message, outcome.error.hint)
+            documents.append({"name": outcome.name, "error": outcome.error.message})
+        elif sink.style.format == "json":
+            documents.append(asdict(outcome.report))
+        elif sink.style.format == "csv":
+            sink.text(records.to_csv(_fit_rows(outcome.report), header=num_outcomes - len(failed) == 1))
+        else:
+            _show_fit(outcome.report, sink)
+    if sink.style.format == "json":
+        single = len(documents) == 1
+        sink.json({"schema_version": records.SCHEMA_VERSION, **(documents[0] if single else {"videos": documents})})
+    raise_if_failed(failed, num_outcomes)
+
+
+def _choices(report: FitReport) -> list[FitChoice]:
+    return [choice for choice in (report.present, *report.others) if choice is not None]
+
+
+def _fit_rows(report: FitReport) -> list[dict[str, Any]]:
+    rows = []
+    for choice in _choices(report):
+        row = {"name": report.name, "dialect": report.dialect, "model": report.model, "budget": report.budget}
+        row |= {**asdict(choice), "server": None if choice.server is None else choice.server.command}
+        row["frame_height"], row["frame_width"] = choice.frame_size
+        row["request"] = None if choice.server is None else json.dumps(choice.server.request)
+        del row["frame_size"]
+        rows.append(row)
+    return rows
+
+
+def _show_fit(report: FitReport, sink: Sink) -> None:
+    """A table of the choices, and below it their lines whole, so that they can be copied."""
+    if report.present is None:
+        head = f"No rate up to {MAX_RATE:g} fits {report.budget:,} tokens at the present sampling; these do:"
+    elif report.present.q == 0:
+        head = f"It fits {report.budget:,} tokens without pruning ({report.unpruned_sequence_length:,})."
+    else:
+        head = (
+            f"q = {report.present.q:g} fits {report.budget:,} tokens: {report.unpruned_sequence_length:,} ids become "
+            f"{report.present.sequence_length:,}."
+        )
+    headings = ("", "q", "keep", "frames", "size", "video tokens", "sequence")
+    table = plain_table(headings, is_terminal=sink.is_terminal)
+    choices = _choices(report)
+    for number, choice in enumerate(choices, 1):
+        table.add_row(
+            str(number),
+            f"{choice.q:g}",
+            f"{1 - choice.q:.2f}",
+            f"{choice.num_sampled_frames}",
+            f"{choice.frame_size[1]}x{choice.frame_size[0]}",
+            f"{choice.retained_tokens:,}",
+            f"{choice.sequence_length:,}",
+        )
+    note = "1 is the present sampling" if report.present is not None else "The present sampling is none of them"
+    sink.result(Group(Text(f"{report.name}  ({report.model})", style="bold"), Text(head), table))
+    sink.result(Text(f"{note}; then least pruning, most frames, largest frames. The lines to run:", style="dim"))
+    for number, choice in enumerate(choices, 1):
+        sink.text(f"{number:2}  {choice.command}")
+        if choice.server is not None:
+            for line in _server_lines(choice.server):
+                sink.text(f"    {line}")
+    first = choices[0].server
+    if first is not None and first.command is not None:
+        sink.result(Text("The whole request of 1:", style="dim"))
+        sink.text(json.dumps(first.request))
+
+
+def _server_lines(server: ServerRecipe) -> list[str]:
+    """The server's line, and what a request says beside its messages."""
+    if server.command is None:
+        return [f"apply_chat_template({', '.join(f'{name}={value!r}' for name, value in server.request.items())})"]
+    said = {name: value for name, value in server.request.items() if name not in ("model", "messages")}
+    return [server.command, *([f"request: {json.dumps(said)}"] if said else [])]
