@@ -15,7 +15,7 @@ import numpy as np
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import NemotronModel, ServerOptions, ServerSource
 from evs_cli.dialects.served import ServedClip, ServedPlanner, TrueSource, server_source
-from evs_cli.dialects.walls import PlannedAt, Wall, passes, walls_of
+from evs_cli.dialects.walls import PlannedAt, Wall, first_hit, walls_of
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
 from evs_cli.errors import UsageError
 from evs_cli.video.info import VideoInfo
@@ -23,6 +23,7 @@ from evs_cli.video.sampling import FrameSelection, SamplingRequest, select_frame
 
 DEFAULT_SOURCE_FPS = 30.0
 _MAX_NUMBERS_FRAMES = 1_000_000
+_LENGTH = "the length"
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ class Clips(Protocol):
     def fewer(self, sampled: Sampled, share: float) -> SamplingRequest | None:
         """The request for a share of the present frames, in the terms they were asked in; None where there is none."""
 
-    def fits(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> bool:
-        """Whether the clip at rate q is at most ``budget`` ids long, and passes what else there is."""
+    def obstacle(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> str | None:
+        """What the clip at rate q runs into, first of all that it is longer than ``budget`` ids; None where it fits."""
 
 
 class EvsClips:
@@ -158,9 +159,9 @@ class EvsClips:
         frames = max(1, round(len(selection.frame_indices) * share))
         return replace(sampling, fps=None, num_frames=frames)
 
-    def fits(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> bool:
-        """See ``Clips.fits``."""
-        return plan.sequence_length(q) <= budget
+    def obstacle(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> str | None:
+        """See ``Clips.obstacle``."""
+        return None if plan.sequence_length(q) <= budget else _LENGTH
 
 
 class ServerClips:
@@ -209,12 +210,14 @@ class ServerClips:
             return None if fps is None else SamplingRequest(fps=float(f"{fps:.4g}"))
         return None if self.dialect.server == "sglang" else SamplingRequest(num_frames=num_frames)
 
-    def fits(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> bool:
-        """See ``Clips.fits``; at a rate the server has no way to prune at, nothing fits."""
-        if plan.sequence_length(q) > budget or (q > 0 and not self.planner.pruning.can_prune):
-            return False
+    def obstacle(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> str | None:
+        """See ``Clips.obstacle``; a rate above 0 is one where the server does not prune."""
+        if q > 0 and not self.planner.pruning.can_prune:
+            return f"{self.dialect.name} does not prune"
+        if plan.sequence_length(q) > budget:
+            return _LENGTH
         at = self._planned_at(sampled.sampling, options, q)
-        return passes(at, self.planner.server_options(sampled.sampling, options), context_limit=None)
+        return first_hit(at, self.planner.server_options(sampled.sampling, options), context_limit=None)
 
     def walls(
         self, sampling: SamplingRequest, options: EncodeOptions, q: float, context_limit: int | None, reserve: int = 0

@@ -91,6 +91,9 @@ class FitReport:
     """L at the present sampling without pruning."""
     present: FitChoice | None
     """The present sampling at the smallest rate that fits; None where no rate up to 0.95 does."""
+    obstacle: str | None
+    """What the present sampling runs into at the highest rate: its length, or a limit of the server; None where it
+    fits."""
     others: tuple[FitChoice, ...]
     """Other samplings and sizes that fit: least pruning first, then most frames, then largest frames."""
 
@@ -120,6 +123,9 @@ def fit(
         others = search.others(sampled, plan, (share,))
     if present is None and not others:
         raise _impossible(sampled, plan, search)
+    obstacle = None
+    if present is None:
+        obstacle = clips.obstacle(sampled, plan, session.options, MAX_RATE, request.budget)
     others.sort(key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
     return FitReport(
         name=sampled.source.name,
@@ -128,6 +134,7 @@ def fit(
         budget=request.budget,
         unpruned_sequence_length=plan.sequence_length(),
         present=present,
+        obstacle=obstacle,
         others=tuple(others),
     )
 
@@ -156,7 +163,8 @@ class _Search:
         """The smallest rate for one sampling and size; None where no rate fits."""
         num_frames = len(sampled.selection.frame_indices)
         self.tried.append((plan.sequence_length(MAX_RATE), num_frames, plan.frame_size))
-        q = smallest_rate(lambda q: self.clips.fits(sampled, plan, options, q, self.request.budget))
+        budget = self.request.budget
+        q = smallest_rate(lambda q: self.clips.obstacle(sampled, plan, options, q, budget) is None)
         if q is None:
             return None
         return FitChoice(

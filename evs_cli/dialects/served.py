@@ -119,7 +119,7 @@ class ServedPlanner:
         """The server's options with what the user asks of the sampling and the size put in."""
         asked = {name: getattr(sampling, name) for name in ("fps", "num_frames", "max_frames")}
         request = {name: value for name, value in asked.items() if value is not None}
-        pixels = _pixel_arguments(options)
+        pixels = _pixel_arguments(options, self.dialect.server)
         base = self._options
         if self.dialect.server != "sglang":
             return replace(base, request=request, mm_processor={**base.mm_processor, **pixels})
@@ -245,10 +245,16 @@ def _joined(segments: Sequence[str | int]) -> list[str | int]:
     return joined
 
 
-def _pixel_arguments(options: EncodeOptions) -> dict[str, Any]:
-    """The pixel limits asked for, as the server's arguments; a family takes those of a frame or those of a video."""
-    frame = {"min_pixels": options.frame_min_pixels, "max_pixels": options.frame_max_pixels}
-    video = {"shortest_edge": options.video_min_pixels, "longest_edge": options.video_max_pixels}
-    size = {name: value for name, value in video.items() if value is not None}
-    given = {**frame, "size": size or None, "cap_pixels_per_frame": options.cap_pixels_per_frame}
+def _pixel_arguments(options: EncodeOptions, server: str) -> dict[str, Any]:
+    """The pixel limits asked for, as the server's arguments; a family takes those of a frame or those of a video.
+
+    transformers' processors take both as the edges of ``size``; SGLang's own resize has the limits of a frame.
+    """
+    least, most = options.frame_min_pixels, options.frame_max_pixels
+    given: dict[str, Any] = {"cap_pixels_per_frame": options.cap_pixels_per_frame}
+    if server == "sglang":
+        given |= {"min_pixels": least, "max_pixels": most}
+        least = most = None
+    edges = {"shortest_edge": least or options.video_min_pixels, "longest_edge": most or options.video_max_pixels}
+    given["size"] = {name: value for name, value in edges.items() if value is not None} or None
     return {name: value for name, value in given.items() if value is not None}

@@ -114,10 +114,10 @@ def walls_of(
     )
 
 
-def passes(at: PlannedAt, options: ServerOptions, *, context_limit: int | None, reserve: int = 0) -> bool:
-    """Whether a clip passes every limit; arguments as ``walls_of``."""
+def first_hit(at: PlannedAt, options: ServerOptions, *, context_limit: int | None, reserve: int = 0) -> str | None:
+    """The name of the first limit that a clip runs into, None where it passes; arguments as ``walls_of``."""
     limits = _limits(at.planner, options, context_limit, reserve)
-    return all(limit.used(at) <= limit.most for limit in limits)
+    return next((limit.name for limit in limits if limit.used(at) > limit.most), None)
 
 
 def _limits(

@@ -69,7 +69,10 @@ def _fit_rows(report: FitReport) -> list[dict[str, Any]]:
 def _show_fit(report: FitReport, sink: Sink) -> None:
     """A table of the choices, and below it their lines whole, so that they can be copied."""
     if report.present is None:
-        head = f"No rate up to {MAX_RATE:g} fits {report.budget:,} tokens at the present sampling; these do:"
+        head = (
+            f"No rate up to {MAX_RATE:g} fits {report.budget:,} tokens at the present sampling ({report.obstacle}); "
+            "these do:"
+        )
     elif report.present.q == 0:
         head = f"It fits {report.budget:,} tokens without pruning ({report.unpruned_sequence_length:,})."
     else:
