@@ -257,7 +257,7 @@ def server_recipe(
         model=clips.planner.encoder.source.location,
         q=q,
         context=request.context,
-        video=sampled.source.path or "VIDEO",
+        video=sampled.source.path,
         prompt=options.prompt,
         max_tokens=request.reserve if request.reserve > 1 else None,  # 1 is what a server keeps anyway
     )

@@ -1,5 +1,6 @@
 """The README tells the truth: its commands run, their output is what it shows, its code works."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -85,6 +86,24 @@ RUNNABLE = [block for block in PYTHON if "model." not in block and "enable_evs" 
 @pytest.mark.parametrize("code", RUNNABLE, ids=lambda code: code[:40])
 def test_the_python_runs(code, folder):
     exec(compile(code, "README.md", "exec"), {})
+
+
+CLIPS = {
+    "10 s, 1920x1080": (1080, 1920, 10),
+    "61 s, 1280x720": (720, 1280, 61),
+    "451 frames, 1280x720": (720, 1280, 451 / 30),
+}
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_the_table_of_three_counts_is_recomputed(clip, folder, run):
+    (row,) = [line for line in README.splitlines() if line.startswith(f"| {clip} |")]
+    height, width, seconds = CLIPS[clip]
+    for cell, model in zip(row.split("|")[2:4], HUB_MODELS, strict=True):
+        line = f"evs plan --height {height} --width {width} --duration {seconds} --model {model} --dialect all --json"
+        _, out = run(line)
+        found = {document["dialect"]: document["total_tokens"] for document in json.loads(out)["videos"]}
+        assert cell.strip() == " / ".join(f"{found[name]:,}" for name in ("hf", "vllm@0.33", "sglang@0.5.23"))
 
 
 def test_every_command_and_family_and_field_is_named():

@@ -36,8 +36,8 @@ class Serving:
     q: float
     context: int | None
     """``max_model_len``; None leaves the model's own."""
-    video: str
-    """Path of the file."""
+    video: str | None
+    """Path of the file; None of numbers alone."""
     prompt: str | None
     max_tokens: int | None
     """Length of the answer; None leaves it to the server."""
@@ -57,7 +57,7 @@ def recipe(serving: Serving, options: ServerOptions) -> ServerRecipe:
         return ServerRecipe(None, arguments)
     if serving.dialect.server == "vllm":
         return ServerRecipe(_vllm_line(serving, options), _vllm_body(serving, options))
-    return ServerRecipe(_sglang_line(serving, options), chat_body(serving, file_url(serving.video)))
+    return ServerRecipe(_sglang_line(serving, options), chat_body(serving, whole_path(serving.video).as_uri()))
 
 
 def chat_body(serving: Serving, url: str) -> dict[str, Any]:
@@ -80,9 +80,9 @@ def vllm_extra_body(options: ServerOptions) -> dict[str, Any]:
     return body
 
 
-def file_url(path: str) -> str:
-    """``file://`` and the whole path."""
-    return Path(os.path.abspath(path)).as_uri()  # noqa: PTH100 - resolve() would follow links
+def whole_path(path: str | None) -> Path:
+    """The whole path of a file; of numbers alone, one to be filled in."""
+    return Path("/path/to/VIDEO") if path is None else Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
 
 
 def evs_flags(dialect: Dialect, options: ServerOptions) -> list[str]:
@@ -106,12 +106,11 @@ def _vllm_line(serving: Serving, options: ServerOptions) -> str:
     if options.max_num_batched_tokens is not None:
         words += ["--max-num-batched-tokens", str(options.max_num_batched_tokens)]
     words += ["--media-io-kwargs", _json({"video": options.media_io})] if options.media_io else []
-    folder = str(Path(os.path.abspath(serving.video)).parent)  # noqa: PTH100
-    return shlex.join([*words, "--allowed-local-media-path", folder])
+    return shlex.join([*words, "--allowed-local-media-path", str(whole_path(serving.video).parent)])
 
 
 def _vllm_body(serving: Serving, options: ServerOptions) -> dict[str, Any]:
-    return {**chat_body(serving, file_url(serving.video)), **vllm_extra_body(options)}
+    return {**chat_body(serving, whole_path(serving.video).as_uri()), **vllm_extra_body(options)}
 
 
 def _sglang_line(serving: Serving, options: ServerOptions) -> str:
