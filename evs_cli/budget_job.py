@@ -170,6 +170,16 @@ class BudgetJob:
 
         return _outcomes(subjects, report_of)
 
+    def context_less_reserve(self, context: int | None, reserve: int) -> int | None:
+        """The longest sequence of a plan by evs, the answer's tokens taken off; a server's walls do that themselves.
+
+        Raises:
+            UsageError: a reserve without a context, or one that leaves nothing.
+        """
+        if not self.request.dialect.is_evs or reserve == 0:
+            return context
+        return FitRequest(context=context, max_tokens=None if context else 1, reserve=reserve).budget
+
     def own_rates(self) -> list[float] | None:
         """0 and the model's own rate, for ``evs`` beside servers, whose own rates are 0 unless they say otherwise."""
         own = self.encoder.default_pruning_rate

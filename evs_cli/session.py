@@ -177,6 +177,8 @@ class Session:
     def pruning_rate(self, q: float | None) -> tuple[float, str]:
         """The rate to use and where it comes from: the user, the model's configuration, or evs."""
         if q is not None:
+            if self._served is not None and q > 0 and not self._served.pruning.can_prune:
+                self.progress.notice(f"{self.request.dialect.name} would prune nothing: {self._served.pruning.source}.")
             return q, "as asked"
         if self._served is not None:
             pruning = self._served.pruning

@@ -175,6 +175,14 @@ def test_with_a_floor_the_counts_are_the_most(capsys):
         assert "Invalid min_dissimilarity" in capsys.readouterr().err
 
 
+def test_the_reserve_is_taken_off_the_context(capsys):
+    line = ["plan", "samples/slides.mp4", "--q", "0.5"]
+    assert main([*line, "--context", "4520"]) == 0
+    assert main([*line, "--context", "4520", "--reserve", "1"]) == 6
+    assert main([*line, "--reserve", "1"]) == 2
+    assert "reserve (1) has no effect" in capsys.readouterr().err
+
+
 def test_an_unknown_decoder_is_refused_though_a_plan_decodes_nothing(capsys):
     assert main(["plan", "samples/slides.mp4", "--decoder", "ffmpeg"]) == 2
     assert "Expected one of: pyav, decord" in capsys.readouterr().err

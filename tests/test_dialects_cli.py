@@ -80,6 +80,13 @@ def test_q_where_a_server_does_not_prune(evs, tiny_model):
     assert "q = 0.5" not in out
 
 
+def test_a_rate_the_server_would_not_prune_at_is_said(evs, tiny_model):
+    line = ["prune", SAMPLE, "--model", tiny_model("qwen3_vl"), "--dialect", "sglang", "--q", 0.5, "--dry-run"]
+    code, _, err = evs(*line)
+    assert code == 0
+    assert "sglang@0.5.23 would prune nothing: SGLang prunes Nemotron alone" in err
+
+
 def test_the_answer_needs_room(tiny_model):
     """A server refuses a prompt that leaves no id for the answer."""
     numbers = NumbersRequest(90, 120, duration_seconds=10.0)

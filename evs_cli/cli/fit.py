@@ -32,8 +32,9 @@ def command(
 ) -> None:
     """Find the smallest pruning rate at which a video fits, and the other ways to make it fit.
 
-    Each choice comes with the line that does it; with --dialect, with the server line and the request too. No weight
-    is loaded.
+    Each choice comes with the line that does it. No weight is loaded.
+
+    With --dialect, it also comes with the line that starts the server and the request to send.
     """
     with sink.progress() as progress:
         progress.stage("plan")

@@ -37,8 +37,9 @@ def command(
 ) -> None:
     """Count a video's tokens exactly, from the file's facts and the model's configuration alone.
 
-    Prints the sampled frames, every factor of the count and the sequence length at each rate; with --dialect, what a
-    server will count, and every limit it has.
+    Prints the sampled frames, every factor of the count and the sequence length at each rate.
+
+    With --dialect, what a server will count, and every limit it has.
     """
     with sink.progress() as progress:
         progress.stage("plan")
@@ -57,4 +58,5 @@ def command(
             render_dialects(plans, sink, limit)
         else:
             job = BudgetJob(requests[0])
+            limit = job.context_less_reserve(limit, reserve)
             render_plan(job.plan(subjects, rates, limit, budget_bytes, reserve=reserve), sink, limit)
