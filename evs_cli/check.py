@@ -15,6 +15,7 @@ Decode = Callable[[Sequence[int]], str]
 """A tokenizer's text of ids."""
 _SHOWN_IDS = 12
 _SHOWN_BEFORE = 4
+_TOLD_IDS = 100  # the times in front of a frame are told whole
 
 
 @dataclass(frozen=True)
@@ -90,15 +91,12 @@ class Parting:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked, and whom."""
+    """What was asked, and whom; model, dialect and rate are the plan's."""
 
     video: str
     model: str
-    """The plan's."""
     dialect: str
-    """The plan's."""
     q: float
-    """The rate of the plan."""
     url: str
     endpoint: Literal["tokenize", "usage"]
     served_model: str
@@ -248,7 +246,9 @@ def _first_separator(mine: Sequence[Sequence[int]], theirs: Sequence[Sequence[in
     """The first frame in front of which another text stands."""
     for number, (planned, served) in enumerate(zip(mine, theirs, strict=False), 1):
         if planned != served:
-            return f"frame {number}: {_shown(served, decode)} instead of {_shown(planned, decode)}"
+            return (
+                f"frame {number}: {_shown(served, decode, _TOLD_IDS)} instead of {_shown(planned, decode, _TOLD_IDS)}"
+            )
     return ""
 
 
@@ -292,9 +292,8 @@ def _shown_runs(ids: Sequence[int], planned: PlannedPrompt, decode: Decode) -> s
     return " ".join(parts) or "the end"
 
 
-def _shown(ids: Sequence[int], decode: Decode) -> str:
-    """The text of ids, quoted, long ones cut: line breaks and the like are written out."""
+def _shown(ids: Sequence[int], decode: Decode, most: int = 2 * _SHOWN_IDS) -> str:
+    """The text of ids, quoted, cut behind ``most`` of them: line breaks and the like are written out."""
     if not ids:
         return "nothing"
-    cut = len(ids) > 2 * _SHOWN_IDS
-    return repr(decode(ids[: 2 * _SHOWN_IDS])) + ("…" if cut else "")
+    return repr(decode(ids[:most])) + ("…" if len(ids) > most else "")

@@ -98,11 +98,13 @@ def check_video(request: CheckRequest, **plan: Any) -> CheckReport:
         RefusedByServerError: a clip that the dialect's server would refuse.
     """
     client = request.client()
-    session = session_of(plan, None)
+    plan = {name: value for name, value in plan.items() if value is not None}
+    model = session_of(plan, None).model  # of --server-cmd too; what is wrong with the plan shows before the network
+    is_named = "model" in plan or model != DEFAULT_MODEL
     names = client.served_names()
-    listed = choose_served_name(names, request.served_model, SHORT_NAMES.get(session.model, session.model))
-    if session.model == DEFAULT_MODEL and listed.root is not None:
-        plan = {**plan, "model": listed.root}
+    listed = choose_served_name(names, request.served_model, SHORT_NAMES.get(model, model) if is_named else None)
+    if not is_named:
+        plan["model"] = _root(listed, client)
     session = session_of(plan, listed.owner)
     is_guess = _has_no_dialect(plan) and listed.owner not in _KNOWN_OWNERS
     if is_guess and request.endpoint == "usage":
@@ -259,6 +261,17 @@ def _answer_notes(
         beside = f" and {separators:,} separators between them" if separators else ""
         notes.append(f"the server counts {answer.video_tokens:,} for the video; planned are {own:,} tokens{beside}")
     return notes
+
+
+def _root(listed: ServedName, client: ServerClient) -> str:
+    """The model that a server says it serves.
+
+    Raises:
+        UsageError: it does not say.
+    """
+    if listed.root is None:
+        raise UsageError(f"{client.http.address} does not say which model it serves. Expected --model for the plan.")
+    return listed.root
 
 
 def _has_no_dialect(plan: Mapping[str, Any]) -> bool:

@@ -117,13 +117,13 @@ class ServerClient:
         return ServerError(f"{self.http.address} answers {what} with {fault}.")
 
 
-def choose_served_name(names: Sequence[ServedName], asked: str | None, model: str) -> ServedName:
+def choose_served_name(names: Sequence[ServedName], asked: str | None, model: str | None) -> ServedName:
     """The listed model to ask for.
 
     Args:
         names: what the server lists; empty where it lists nothing.
         asked: its name as the user gave it, or None.
-        model: folder or hub id of the plan's model, which settles it where several are listed.
+        model: folder or hub id of the plan's model, which settles it where several are listed; None for any.
 
     Raises:
         UsageError: a name the server does not list, or several of which none is the plan's.
@@ -134,7 +134,7 @@ def choose_served_name(names: Sequence[ServedName], asked: str | None, model: st
             raise UsageError(f"Invalid --served-model {asked!r}. Expected {_listed(names)}.")
         return found or ServedName(asked)
     bases = [listed for listed in names if listed.is_base]
-    same = [listed for listed in bases if model in (listed.name, listed.root)]
+    same = [listed for listed in bases if model is not None and model in (listed.name, listed.root)]
     chosen = same or bases
     if not chosen:
         raise UsageError("The server lists no model. Expected its name as --served-model.")

@@ -142,12 +142,14 @@ class CountingServer(_Server):
 
     @property
     def placeholder_id(self):
-        return self.processor.tokenizer.convert_tokens_to_ids("<|video_pad|>")
+        is_nemotron = isinstance(self.processor, tf.NemotronH_Omni_Reasoning_V3Processor)
+        return self.processor.tokenizer.convert_tokens_to_ids("<image>" if is_nemotron else "<|video_pad|>")
 
     def sampler(self):
         if self.habits.owner == "sglang":
             return sglang_frames
-        return vllm_pairs if isinstance(self.processor, tf.Qwen2_5_VLProcessor) else vllm_frames
+        samplers = {tf.Qwen2_5_VLProcessor: vllm_pairs, tf.NemotronH_Omni_Reasoning_V3Processor: vllm_uniform}
+        return samplers.get(type(self.processor), vllm_frames)
 
     def input_ids(self, request, *, expands=None):
         """The prompt as the processor writes it, with what the habits change."""
@@ -184,7 +186,7 @@ class CountingServer(_Server):
         ids = inputs["input_ids"][0].tolist()
         if habits.q == 0:
             return ids
-        grids, height, width = inputs["video_grid_thw"][0].tolist()
+        grids, height, width = inputs["video_grid_thw"][0].tolist()  # the Qwen families'
         a_frame = height * width // self.processor.video_processor.merge_size**2
         return pruned_ids(ids, self.placeholder_id, max(a_frame, int(grids * a_frame * (1 - habits.q))))
 
@@ -212,6 +214,12 @@ def vllm_frames(frames, rate, fps, more):
     total = len(frames)
     wanted = min(max(int(total / rate * fps), 4), 768, total) + more
     indices = np.linspace(0, total - 1, wanted).round().astype(int)
+    return indices, frames[indices.tolist()]
+
+
+def vllm_uniform(frames, rate, fps, more):
+    """vLLM's loader of Nemotron: 32 frames evenly from the first to the last, cut down to whole ones."""
+    indices = np.linspace(0, len(frames) - 1, min(32 + more, len(frames))).astype(int)
     return indices, frames[indices.tolist()]
 
 

@@ -61,6 +61,16 @@ def test_the_plan_is_what_a_vllm_server_makes_of_the_clip(check, model, q, promp
     assert body["messages"][0]["content"][1]["text"] == (prompt or "Describe the video.")
 
 
+def test_nemotrons_frames_are_compared_with_the_times_in_front_of_them(check):
+    assert not check(model="nemotron_h_omni").differs
+    report = check(Habits(times_factor=0.5), model="nemotron_h_omni")
+    assert differing(report) == {"prompt tokens", "separators"}
+    detail = rows(report)["separators"].detail
+    served, planned = detail.removeprefix("frame 1: ").split(" instead of ")
+    assert served.startswith("'Frame 1 sampled at 0.00 seconds and frame 2 sampled at")
+    assert served != planned
+
+
 @pytest.mark.parametrize("model", ["qwen2_5_vl", "qwen3_vl"])
 def test_the_plan_is_what_an_sglang_server_counts(check, model):
     report = check(Habits(owner="sglang", version="0.5.23", tells_video_tokens=True), model=model)
@@ -123,6 +133,11 @@ def test_the_model_is_the_servers_own_where_none_is_named(clip, tiny_model):
         report = check_video(CheckRequest(str(clip), server.url))
     assert not report.differs
     assert report.asked.model == str(folder)
+    with (
+        CannedServer({"/v1/models": (200, {"data": [{"id": "m"}]})}) as server,
+        pytest.raises(UsageError, match=r"does not say which model it serves\. Expected --model"),
+    ):
+        check_video(CheckRequest(str(clip), server.url))
 
 
 def test_the_key_is_sent_and_never_told(check, monkeypatch):

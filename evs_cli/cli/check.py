@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_output, with_source
+from evs_cli.cli.shared import with_output, with_served
 from evs_cli.cli.values import one_of
 from evs_cli.console import Sink
 
@@ -16,7 +16,7 @@ EXAMPLES = (
 
 
 @with_output
-@with_source
+@with_served
 def command(
     request: dict[str, Any],
     sink: Sink,
@@ -34,8 +34,8 @@ def command(
 ) -> None:
     """Ask a running server how many tokens a video is, and compare with the plan, kind by kind.
 
-    The clip is posted to /tokenize, which tells the ids (vLLM), else sent as a chat of one token, whose usage tells a
-    number. Without --model and --dialect, the server is asked what it is. Exit code 6 where they differ.
+    The clip is posted to /tokenize, which tells the ids (vLLM), else sent as a chat of one token, whose usage tells
+    their number. Without --model and --dialect the server is asked what it is. Exit code 6 where they differ.
     """
     with sink.progress() as progress:
         progress.stage("ask the server")

@@ -199,6 +199,29 @@ AsUrl = Annotated[
         rich_help_panel=_SERVER,
     ),
 ]
+PlanModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        envvar="EVS_MODEL",
+        help="A folder, a Hugging Face id, or a short name, for the plan. Default: what the server says it serves.",
+        autocompletion=_static(*_MODELS),
+        rich_help_panel=_INPUT,
+    ),
+]
+SentPrompt = Annotated[
+    str | None,
+    typer.Option("--prompt", help="The text beside the video. Default: 'Describe the video.'", rich_help_panel=_INPUT),
+]
+ServerDialect = Annotated[
+    str | None,
+    typer.Option(
+        "--dialect",
+        help="Whose rules the plan goes by: vllm@0.33, sglang@0.5.23, hf. Default: what the server says it is.",
+        autocompletion=_static(*_DIALECTS[1:-1]),
+        rich_help_panel=_SERVER,
+    ),
+]
 ServerRate = Annotated[
     float | None,
     typer.Option(
