@@ -210,18 +210,18 @@ def first_parting(planned: PlannedPrompt, ids: Sequence[int], decode: Decode) ->
 def _videos(planned: PlannedPrompt, mine: Sequence[int], theirs: Sequence[int], decode: Decode) -> Iterator[Comparison]:
     """Frames, tokens and separators of the video's part."""
     my_parts, their_parts = frame_parts(mine, planned), frame_parts(theirs, planned)
+    counts = _frame_counts(my_parts, planned), _frame_counts(their_parts, planned)
     if planned.tells_frames:
-        yield _numbers("frames of tokens", _num_frames(my_parts, planned), _num_frames(their_parts, planned))
-    counts = [part.video_tokens for part in my_parts], [part.video_tokens for part in their_parts]
+        yield _numbers("frames of tokens", len(counts[0]), len(counts[1]))
     yield Comparison("video tokens", sum(counts[0]), sum(counts[1]), counts[0] != counts[1], _tokens(planned, *counts))
     told = [part.separator_ids for part in my_parts], [part.separator_ids for part in their_parts]
     lengths = [sum(len(ids) for ids in parts) for parts in told]
     yield Comparison("separators", lengths[0], lengths[1], told[0] != told[1], _first_separator(*told, decode))
 
 
-def _num_frames(parts: Sequence[FramePart], planned: PlannedPrompt) -> int:
-    """Frames of tokens: every one has a start marker, what follows the last has none."""
-    return sum(planned.start_id in part.separator_ids for part in parts)
+def _frame_counts(parts: Sequence[FramePart], planned: PlannedPrompt) -> list[int]:
+    """Video tokens of every frame, also of one that keeps none; a marker behind the last frame is no frame."""
+    return [part.video_tokens for part in parts if part.video_tokens or planned.start_id in part.separator_ids]
 
 
 def _tokens(planned: PlannedPrompt, mine: Sequence[int], theirs: Sequence[int]) -> str:
@@ -232,10 +232,9 @@ def _tokens(planned: PlannedPrompt, mine: Sequence[int], theirs: Sequence[int]) 
         if place is None:
             return ""
         return f"the same in all, but frame {place + 1} holds {theirs[place]:,} instead of {mine[place]:,}"
-    sizes = {count for count in mine if count}, {count for count in theirs if count}
     if planned.tells_frames:
-        if len(sizes[0]) == len(sizes[1]) == 1 and sizes[0] != sizes[1]:
-            return f"{difference:+,}: {sizes[1].pop():,} a frame instead of {sizes[0].pop():,}"
+        if len(set(mine)) == len(set(theirs)) == 1 and mine[0] != theirs[0]:
+            return f"{difference:+,}: {theirs[0]:,} a frame instead of {mine[0]:,}"
         return f"{difference:+,}"
     frames, rest = divmod(abs(difference), planned.tokens_per_frame)
     of_frames = f": {frames:,} {'frame' if frames == 1 else 'frames'} of {planned.tokens_per_frame:,}"

@@ -119,6 +119,9 @@ def test_frames_of_another_size():
     assert differing(planned, served.input_ids) == {"prompt tokens", "video tokens"}
     (tokens,) = [c for c in compare_ids(planned, served.input_ids, decode) if c.kind == "video tokens"]
     assert (tokens.planned, tokens.served, tokens.detail) == (8, 12, "+4: 6 a frame instead of 4")
+    pruned = prompt(counts=[5, 0], **parts)  # all of what is kept under the first frame is no size of frames
+    (tokens,) = [c for c in compare_ids(planned, pruned.input_ids, decode) if c.kind == "video tokens"]
+    assert tokens.detail == "-3"
 
 
 def test_the_same_number_in_other_frames_differs():
