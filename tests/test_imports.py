@@ -24,6 +24,7 @@ LAYERS = (
     {
         *("artifact", "artifact_checks", "sweep", "prune_job", "api", "quality"),
         *("budget", "budget_job", "clips", "fit", "cost", "integration"),
+        *("check", "check_plan", "check_matches", "check_job", "server_client", "http_json", "inline_video"),
     },
     {"report", "console"},
     {"cli"},
@@ -167,6 +168,7 @@ def run_evs(tmp_path, *arguments, env=None):
         ("prune", "--help"),
         ("sweep", "--help"),
         ("show", "--help"),
+        ("check", "--help"),
         ("models", "--help"),
         ("models",),
         ("models", "--json"),

@@ -16,6 +16,7 @@ _DTYPES = ("auto", "float32", "bfloat16", "float16")
 _DIALECTS = ("evs", "hf", "vllm@0.33", "sglang@0.5.23", "all")
 _DECODERS = ("pyav", "decord")
 _METHODS = ("evs", "uniform-frames", "random")
+_ENDPOINTS = ("auto", "tokenize", "usage")
 
 
 def _static(*values: str) -> Any:
@@ -129,7 +130,7 @@ ServerCmd = Annotated[
     str | None,
     typer.Option(
         "--server-cmd",
-        help="The server's whole command line, 'vllm serve MODEL …', in place of the options below.",
+        help="The server's whole command line, 'vllm serve ...', in place of the options below.",
         rich_help_panel=_SERVER,
     ),
 ]
@@ -153,6 +154,79 @@ MaxNumBatchedTokens = Annotated[
     typer.Option(
         "--max-num-batched-tokens",
         help="As vLLM takes it: the least its encoder cache holds. Default: 8192, its own on an 80 GB GPU.",
+        rich_help_panel=_SERVER,
+    ),
+]
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url", metavar="URL", help="The running server, such as http://localhost:8000.", rich_help_panel=_SERVER
+    ),
+]
+ServedModel = Annotated[
+    str | None,
+    typer.Option(
+        "--served-model", help="The model's name at the server. Default: as it lists it.", rich_help_panel=_SERVER
+    ),
+]
+Endpoint = Annotated[
+    str,
+    typer.Option(
+        "--endpoint",
+        help="auto, tokenize (ids, of vLLM) or usage (a number, of any server).",
+        autocompletion=_static(*_ENDPOINTS),
+        rich_help_panel=_SERVER,
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        metavar="VARIABLE",
+        help="The environment variable that holds the server's key.",
+        rich_help_panel=_SERVER,
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for an answer.", rich_help_panel=_SERVER)
+]
+AsUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--as-url",
+        metavar="URL",
+        help="By which the server reads the clip, or file for file:// and its path. Default: inside the request.",
+        rich_help_panel=_SERVER,
+    ),
+]
+PlanModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        envvar="EVS_MODEL",
+        help="A folder, a Hugging Face id, or a short name, for the plan. Default: what the server says it serves.",
+        autocompletion=_static(*_MODELS),
+        rich_help_panel=_INPUT,
+    ),
+]
+SentPrompt = Annotated[
+    str | None,
+    typer.Option("--prompt", help="The text beside the video. Default: 'Describe the video.'", rich_help_panel=_INPUT),
+]
+ServerDialect = Annotated[
+    str | None,
+    typer.Option(
+        "--dialect",
+        help="Whose rules the plan goes by: vllm@0.33, sglang@0.5.23, hf. Default: what the server says it is.",
+        autocompletion=_static(*_DIALECTS[1:-1]),
+        rich_help_panel=_SERVER,
+    ),
+]
+ServerRate = Annotated[
+    float | None,
+    typer.Option(
+        "--q",
+        help="The rate the server prunes at; also --video-pruning-rate. Default: the server's own.",
         rich_help_panel=_SERVER,
     ),
 ]

@@ -88,6 +88,14 @@ def with_source(command: Command) -> Command:
     return _gathering(command, "request", dict, before=_SOURCE, behind=_SERVER)
 
 
+def with_served(command: Command) -> Command:
+    """As ``with_source``, for what is asked of a running server: a whole file, and a prompt."""
+    local = ("start_seconds", "end_seconds", "size", "decoder")
+    served = {name: option for name, option in _SOURCE.items() if name not in local}
+    served |= {"model": (o.PlanModel, None), "prompt": (o.SentPrompt, None)}
+    return _gathering(command, "request", dict, before=served, behind={**_SERVER, "dialect": (o.ServerDialect, None)})
+
+
 def with_numbers(command: Command) -> Command:
     """Give a command the options of a video that is numbers alone; it receives them as ``numbers``."""
     return _gathering(command, "numbers", dict, behind=_NUMBERS)
