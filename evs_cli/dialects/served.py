@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evs_cli.dialects import Dialect
-from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import GlmModel, PruningRate, ServedModel, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
@@ -117,7 +117,7 @@ class ServedPlanner:
         """The server's options with what the user asks of the sampling and the size put in."""
         asked = {name: getattr(sampling, name) for name in ("fps", "num_frames", "max_frames")}
         request = {name: value for name, value in asked.items() if value is not None}
-        pixels = _pixel_arguments(options)
+        pixels = _pixel_arguments(options, self.model)
         base = self._options
         if self.dialect.server != "sglang":
             return replace(base, request=request, mm_processor={**base.mm_processor, **pixels})
@@ -180,15 +180,24 @@ class ServedPlanner:
             notes=(),
         )
 
-    def sequence(self, server: ServerPlan, counts: Sequence[int], prompt: str | None) -> list[int]:
-        """``input_ids`` with ``counts[t]`` placeholders for frame t: the video's part, or the whole chat prompt."""
+    def sequence(
+        self, server: ServerPlan, counts: Sequence[int], prompt: str | None, *, placeholder: str | None = None
+    ) -> list[int]:
+        """``input_ids`` with ``counts[t]`` placeholders for frame t: the video's part, or the whole chat prompt.
+
+        Args:
+            server: the plan.
+            counts: placeholders of each frame of tokens.
+            prompt: the user's text; None for the video's part alone.
+            placeholder: text of the token to repeat; None takes the plan's.
+        """
         text = self.encoder.prompt_text(EncodeOptions(prompt=prompt))
         before, after = text.split(self.encoder.video_markup, 1)
         segments: list[str | int] = [before, *server.segments(counts), after]
         if not server.tokenises_pieces:
             segments = _joined(segments)
         tokenizer = self.encoder.processor.tokenizer
-        placeholder_id = int(tokenizer.convert_tokens_to_ids(server.placeholder))
+        placeholder_id = int(tokenizer.convert_tokens_to_ids(placeholder or server.placeholder))
         # What the tokenizer puts in front of a text, where it does so (a start token).
         ids: list[int] = list(tokenizer("", **self.encoder.tokenizer_arguments(text))["input_ids"])
         for segment in segments:
@@ -205,11 +214,12 @@ class ServedPlanner:
         if not server.frame_end:
             return 0
         num_ends = len(server.frame_texts) * len(self._ids(server.frame_end))
-        return num_ends + sum(len(self._ids(text)) for text in server.frame_texts)
+        return num_ends + sum(len(self._ids(text)) for text in (*server.frame_texts, *server.told_behind))
 
     def client_ids(self, served: ServedClip, q: float, prompt: str | None) -> list[int]:
         """The ids a client sees at rate q: a server writes them before it knows what it keeps of each frame."""
-        return self.sequence(served.server, served.server.client_counts(q), prompt)
+        server = served.server
+        return self.sequence(server, server.client_counts(q), prompt, placeholder=server.client_placeholder)
 
     def _ids(self, text: str) -> list[int]:
         """Ids of a piece of text; the markers and most times come again and again."""
@@ -242,10 +252,12 @@ def _joined(segments: Sequence[str | int]) -> list[str | int]:
     return joined
 
 
-def _pixel_arguments(options: EncodeOptions) -> dict[str, Any]:
+def _pixel_arguments(options: EncodeOptions, model: ServedModel) -> dict[str, Any]:
     """The pixel limits asked for, as the server's arguments; a family takes those of a frame or those of a video."""
     frame = {"min_pixels": options.frame_min_pixels, "max_pixels": options.frame_max_pixels}
     video = {"shortest_edge": options.video_min_pixels, "longest_edge": options.video_max_pixels}
     size = {name: value for name, value in video.items() if value is not None}
+    if size and isinstance(model, GlmModel):  # its processor takes both edges or none
+        size = {"shortest_edge": model.min_pixels, "longest_edge": model.max_pixels, **size}
     given = {**frame, "size": size or None, "cap_pixels_per_frame": options.cap_pixels_per_frame}
     return {name: value for name, value in given.items() if value is not None}

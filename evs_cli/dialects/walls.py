@@ -12,6 +12,7 @@ from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.served import ServedPlanner
+from evs_cli.dialects.vllm_0_33_profile import profiled_item_tokens
 
 _LONGEST_SECONDS = 24 * 3600  # a clip that passes at this length passes at any
 
@@ -124,7 +125,7 @@ def _limits(
     if server != "vllm":
         return
     batched = options.max_num_batched_tokens or vllm.MAX_NUM_BATCHED_TOKENS
-    cache = max(batched, 0 if context is None else vllm.profiled_item_tokens(planner.model, context))
+    cache = max(batched, 0 if context is None else profiled_item_tokens(planner.model, context))
     yield _Limit("encoder cache", lambda at: at.cached_tokens, cache, "tokens", "--max-num-batched-tokens")
     decoded = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
     yield _Limit("decoded bytes", lambda at: at.decoded_bytes, vllm.MAX_DECODED_BYTES, "bytes", decoded)
