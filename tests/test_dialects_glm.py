@@ -382,6 +382,14 @@ def test_the_ids_of_a_server_are_found_by_the_encoder(tmp_path):
     assert plans["hf"].encode.prompt_seconds.tolist()[:4] == [0.0, 0.4, 0.7, 1.0]
 
 
+def test_one_pixel_limit_asked_for_is_sent_with_the_models_other():
+    """The processors take both edges of ``size`` or none."""
+    asked = EncodeOptions(video_max_pixels=50_000)
+    for server, name in (("hf", "mm_processor"), ("vllm", "mm_processor"), ("sglang", "mm_process")):
+        given = planner_of("glm4v", server=server).server_options(SamplingRequest(), asked)
+        assert getattr(given, name)["size"] == {"shortest_edge": 784, "longest_edge": 50_000}
+
+
 # ------------------------------------------------------------------------------------- the servers' own functions
 
 VLLM, SGLANG = "EVS_VLLM_WHEEL", "EVS_SGLANG_WHEEL"

@@ -6,7 +6,7 @@ In: an encoder (for its processor and tokenizer), a file's facts or numbers, a d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,14 +117,14 @@ class ServedPlanner:
         """The server's options with what the user asks of the sampling and the size put in."""
         asked = {name: getattr(sampling, name) for name in ("fps", "num_frames", "max_frames")}
         request = {name: value for name, value in asked.items() if value is not None}
-        pixels = _pixel_arguments(options, self.model)
+        pixels = _pixel_arguments(options)
         base = self._options
         if self.dialect.server != "sglang":
-            return replace(base, request=request, mm_processor={**base.mm_processor, **pixels})
+            return replace(base, request=request, mm_processor=_with_pixels(base.mm_processor, pixels, self.model))
         if not self._may_configure:
-            return replace(base, request=request, mm_process={**base.mm_process, **pixels})
+            return replace(base, request=request, mm_process=_with_pixels(base.mm_process, pixels, self.model))
         configured = {"nframes" if name == "num_frames" else name: value for name, value in request.items()}
-        return replace(base, mm_process={**base.mm_process, **configured, **pixels})
+        return replace(base, mm_process=_with_pixels({**base.mm_process, **configured}, pixels, self.model))
 
     @property
     def pruning(self) -> PruningRate:
@@ -241,6 +241,15 @@ def source_notes(source: ServerSource, true: TrueSource) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _with_pixels(given: Mapping[str, Any], pixels: Mapping[str, Any], model: ServedModel) -> dict[str, Any]:
+    """A server's arguments with the pixel limits asked for put in."""
+    merged = {**given, **pixels}
+    if pixels.get("size") and isinstance(model, GlmModel):  # its processor takes both edges or none
+        own = {"shortest_edge": model.min_pixels, "longest_edge": model.max_pixels}
+        merged["size"] = {**own, **given.get("size", {}), **pixels["size"]}
+    return merged
+
+
 def _joined(segments: Sequence[str | int]) -> list[str | int]:
     """Adjacent texts as one; runs of placeholders keep them apart, as the tokenizer itself does at special tokens."""
     joined: list[str | int] = []
@@ -252,12 +261,10 @@ def _joined(segments: Sequence[str | int]) -> list[str | int]:
     return joined
 
 
-def _pixel_arguments(options: EncodeOptions, model: ServedModel) -> dict[str, Any]:
+def _pixel_arguments(options: EncodeOptions) -> dict[str, Any]:
     """The pixel limits asked for, as the server's arguments; a family takes those of a frame or those of a video."""
     frame = {"min_pixels": options.frame_min_pixels, "max_pixels": options.frame_max_pixels}
     video = {"shortest_edge": options.video_min_pixels, "longest_edge": options.video_max_pixels}
     size = {name: value for name, value in video.items() if value is not None}
-    if size and isinstance(model, GlmModel):  # its processor takes both edges or none
-        size = {"shortest_edge": model.min_pixels, "longest_edge": model.max_pixels, **size}
     given = {**frame, "size": size or None, "cap_pixels_per_frame": options.cap_pixels_per_frame}
     return {name: value for name, value in given.items() if value is not None}
