@@ -167,6 +167,18 @@ def test_what_the_processor_cannot_do_is_refused():
         hf.nemotron(source, NEMOTRON_12B, ServerOptions())
 
 
+def test_the_processor_takes_both_edges_of_size_or_none():
+    source = ServerSource(60, 30.0, 720, 1280)
+    one = ServerOptions(mm_processor={"size": {"longest_edge": 100_000}})
+    for rule, model in ((hf.qwen2_5_vl, QWEN25), (hf.qwen3_vl, QWEN3)):
+        with pytest.raises(RefusedByServerError, match="Expected both edges"):
+            rule(source, model, one)
+    frames = torch.zeros((2, 3, 64, 64), dtype=torch.uint8)
+    for processor in (tf.Qwen2VLVideoProcessor(), tf.Qwen3VLVideoProcessor()):
+        with pytest.raises(ValueError, match="shortest_edge"):
+            processor(videos=[frames], size={"longest_edge": 100_000}, do_sample_frames=False)
+
+
 def test_the_rate_of_config_json_prunes_nemotron_alone():
     source = ServerSource(60, 30.0, 720, 1280)
     assert hf.nemotron(source, NEMOTRON_OMNI, ServerOptions()).pruning.q == 0.7

@@ -6,7 +6,7 @@ server and version each, which import nothing of the server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -15,8 +15,17 @@ from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, Serve
 from evs_cli.errors import UsageError
 
 EVS = "evs"
-_MODULES = {"hf": "transformers_5_24", "vllm": "vllm_0_33", "sglang": "sglang_0_5_23"}
+_MODULES = {
+    "hf": ("transformers_5_24", "transformers_5_24_glm", "transformers_5_24_internvl"),
+    "vllm": ("vllm_0_33", "vllm_0_33_glm", "vllm_0_33_internvl"),
+    "sglang": ("sglang_0_5_23", "sglang_0_5_23_glm"),
+}
+"""Modules of a server's rules: its own, then those of families that need more room."""
 _VERSIONS = {"hf": "5.24", "vllm": "0.33", "sglang": "0.5.23"}
+
+
+Planner = Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan]
+"""A server's rules for a family."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +49,35 @@ class Dialect:
 
     def rules(self) -> ModuleType:
         """The module of its rules; not for ``evs``."""
-        return import_module(f"evs_cli.dialects.{_MODULES[self.server]}")
+        return import_module(f"evs_cli.dialects.{_MODULES[self.server][0]}")
 
-    def planner(self, rules: str) -> Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan]:
-        """Its rules for a family, by the name that ``served_model`` gives."""
-        planners: Mapping[str, Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan]]
-        planners = self.rules().PLANNERS
+    def planner(self, rules: str) -> Planner:
+        """Its rules for a family, by the name that ``served_model`` gives.
+
+        Raises:
+            UsageError: a family whose videos it does not serve, or not in this format.
+        """
+        planners = _planners(self.server)
+        if rules not in planners:
+            others = [other.name for other in ALL if other.is_evs or rules in _planners(other.server)]
+            raise UsageError(
+                f"There are no rules for {rules} under {self.name}: the server has no model of its own for this "
+                f"family's format. Expected --dialect {' or '.join(others)}."
+            )
         return planners[rules]
 
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
         """The rate it prunes a checkpoint's videos at."""
         rate: PruningRate = self.rules().pruning(model, options)
         return rate
+
+
+def _planners(server: str) -> dict[str, Planner]:
+    """The rules of a server by family."""
+    planners: dict[str, Planner] = {}
+    for module in _MODULES[server]:
+        planners |= import_module(f"evs_cli.dialects.{module}").PLANNERS
+    return planners
 
 
 EVS_DIALECT = Dialect(EVS)

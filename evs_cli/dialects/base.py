@@ -131,10 +131,84 @@ class NemotronModel:
     placeholder: str
 
 
+@dataclass(frozen=True)
+class GlmModel:
+    """What the rules need of a GLM-4.1V, 4.5V or 4.6V checkpoint."""
+
+    architecture: str
+    """The first of ``architectures`` in config.json: servers choose their own model by it, if they have one."""
+    patch_size: int
+    merge_size: int
+    temporal_patch_size: int
+    min_pixels: int
+    """``shortest_edge`` of the video processor's ``size``: of all frames together."""
+    max_pixels: int
+    """``longest_edge`` of the same."""
+    image_max_pixels: int
+    """``longest_edge`` of the image processor's ``size``: of an image, taken twice to fill its tubelet."""
+    fps: float
+    """The video processor's own rate; not read where the length of the clip settles it."""
+    max_seconds: float
+    """Longest clip that is sampled at a rate; longer ones get as many frames as this."""
+    samples_by_length: bool
+    """Whether the processor is GLM-4.6V's: the rate falls with the clip's length, and tenths of seconds are told."""
+    do_sample_frames: bool
+    """Whether transformers samples unless told otherwise."""
+    max_time_tokens: int
+    """Most ids of a time below 300 s, such as ``299.0 seconds``."""
+    start: str
+    """Text of the token in front of a video."""
+    end: str
+    """Text of the token behind it."""
+    frame_start: str
+    """Text of the token in front of each frame of tokens; its time stands behind the other one."""
+    frame_end: str
+    placeholder: str
+    """Text of the token that stands for one video token: an image's."""
+
+    @property
+    def factor(self) -> int:
+        """Pixels along a side of one token."""
+        return self.patch_size * self.merge_size
+
+
+@dataclass(frozen=True)
+class InternVLModel:
+    """What the rules need of an InternVL checkpoint in transformers' format."""
+
+    patch_size: tuple[int, int]
+    """(rows, columns) in pixels."""
+    merge_size: int
+    frame_size: tuple[int, int]
+    """(height, width) in pixels that the video processor gives every frame, untiled."""
+    image_size: tuple[int, int]
+    """(height, width) in pixels of an image's tile."""
+    image_tiles: int
+    """Most tiles of an image, the thumbnail included."""
+    tokens_per_tile: int
+    """``image_seq_length``: the placeholders that the processor writes for a tile or a frame."""
+    num_frames: int | None
+    """The video processor's own number of frames; None where it has none."""
+    fps: float | None
+    """The video processor's own rate."""
+    initial_shift: bool | float
+    """Frames before the first sampled one; True for half a step."""
+    do_sample_frames: bool
+    """Whether transformers samples unless told otherwise."""
+    start: str
+    """Text of the token in front of each frame."""
+    end: str
+    """Text of the token behind it."""
+    placeholder: str
+    """Text of the token that stands for one video token in transformers: an image's."""
+    video: str
+    """Text of the token that stands for a video before it is written out."""
+
+
 ClientSplit = Literal["first", "even"]
 """All retained tokens under the first frame's time, or ``K // T`` a frame and the remainder on the last."""
 
-ServedModel = QwenModel | NemotronModel
+ServedModel = QwenModel | NemotronModel | GlmModel | InternVLModel
 
 
 @dataclass(frozen=True)
@@ -169,6 +243,10 @@ class ServerPlan:
     prompt_seconds: FloatArray
     """(T,) float64: the time of each frame of tokens as the model is told it."""
     pruning: PruningRate
+    told_behind: tuple[str, ...] = ()
+    """T texts behind each frame's end marker; none where what is told of a frame stands in front of it."""
+    client_placeholder: str | None = None
+    """Text of the token that a client sees for one video token; None where it is ``placeholder``."""
     seconds_per_grid: float | None = None
     """Seconds between frames of tokens, for families whose positions depend on it."""
     client_split: ClientSplit = "even"
@@ -203,8 +281,9 @@ class ServerPlan:
         if not self.frame_end:  # one span: frames are not told apart
             return [self.outer[0], sum(counts), self.outer[1]]
         inner: list[str | int] = []
-        for text, count in zip(self.frame_texts, counts, strict=True):
-            inner += [text, count, self.frame_end]
+        told_behind = self.told_behind or ("",) * len(self.frame_texts)
+        for text, count, behind in zip(self.frame_texts, counts, told_behind, strict=True):
+            inner += [text, count, self.frame_end + behind]
         return [self.outer[0], *inner, self.outer[1]]
 
     def client_counts(self, q: float) -> list[int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from evs_cli.dialects.base import NemotronModel, QwenModel, ServedModel
+from evs_cli.dialects.base import GlmModel, InternVLModel, NemotronModel, QwenModel, ServedModel
 from evs_cli.encoders.base import VideoEncoder
+from evs_cli.encoders.frame_vlm import FrameVideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
 
@@ -18,6 +19,10 @@ RULES: Mapping[str, str] = {
     "qwen3_5_moe": "qwen3_vl",
     "nemotron_h_omni": "nemotron",
     "NemotronH_Nano_VL_V2": "nemotron",
+    "glm4v": "glm",
+    "glm4v_moe": "glm",
+    "glm46v": "glm",
+    "internvl": "internvl",
 }
 """Whose rules hold for a ``model_type``."""
 
@@ -35,7 +40,7 @@ def served_model(encoder: VideoEncoder) -> tuple[str, ServedModel]:
             f"--dialect has no rules for {encoder.source.name} ({encoder.source.model_type}): how servers take its "
             f"videos is not written down. Expected --dialect evs, or one of {', '.join(RULES)}."
         )
-    return rules, _nemotron(encoder) if rules == "nemotron" else _qwen(encoder, tells_times=rules == "qwen3_vl")
+    return rules, _READERS[rules](encoder)
 
 
 def _qwen(encoder: VisionLanguageEncoder, *, tells_times: bool) -> QwenModel:
@@ -80,6 +85,66 @@ def _nemotron(encoder: VisionLanguageEncoder) -> NemotronModel:
         end=str(encoder.processor.image_end_token),
         placeholder=encoder.placeholder_token,
     )
+
+
+def _glm(encoder: VisionLanguageEncoder) -> GlmModel:
+    video, images = encoder.processor.video_processor, encoder.processor.image_processor
+    start, end = encoder.video_markup.split(encoder.processor.video_token)
+    times = encoder.processor.tokenizer([f"{second:.1f} seconds" for second in range(300)], add_special_tokens=False)[
+        "input_ids"
+    ]
+    return GlmModel(
+        architecture=str((encoder.source.config.get("architectures") or [""])[0]),
+        patch_size=int(video.patch_size),
+        merge_size=int(video.merge_size),
+        temporal_patch_size=int(video.temporal_patch_size),
+        min_pixels=int(video.size["shortest_edge"]),
+        max_pixels=int(video.size["longest_edge"]),
+        image_max_pixels=int(images.size["longest_edge"]),
+        fps=float(video.fps),
+        max_seconds=float(video.max_duration),
+        samples_by_length=type(video).__name__ == "Glm46VVideoProcessor",
+        do_sample_frames=bool(video.do_sample_frames),
+        max_time_tokens=max(len(ids) for ids in times),
+        start=start,
+        end=end,
+        frame_start="<|begin_of_image|>",  # the processors write these two out
+        frame_end="<|end_of_image|>",
+        placeholder=encoder.placeholder_token,
+    )
+
+
+def _internvl(encoder: VisionLanguageEncoder) -> InternVLModel:
+    assert isinstance(encoder, FrameVideoEncoder)
+    processor = encoder.processor
+    video, images = processor.video_processor, processor.image_processor
+    patch = encoder.config.vision_config.patch_size
+    tiles = int(images.max_patches) if images.crop_to_patches else 1
+    return InternVLModel(
+        patch_size=(patch, patch) if isinstance(patch, int) else (int(patch[0]), int(patch[1])),
+        merge_size=encoder.spatial_merge_size,
+        frame_size=(int(video.size["height"]), int(video.size["width"])),
+        image_size=(int(images.size["height"]), int(images.size["width"])),
+        image_tiles=tiles + 1 if tiles > 1 else 1,
+        tokens_per_tile=int(processor.image_seq_length),
+        num_frames=None if video.num_frames is None else int(video.num_frames),
+        fps=None if video.fps is None else float(video.fps),
+        initial_shift=video.initial_shift,
+        do_sample_frames=bool(video.do_sample_frames),
+        start=str(processor.start_image_token),
+        end=str(processor.end_image_token),
+        placeholder=encoder.placeholder_token,
+        video=str(processor.video_token),
+    )
+
+
+_READERS: Mapping[str, Callable[[VisionLanguageEncoder], ServedModel]] = {
+    "qwen2_5_vl": lambda encoder: _qwen(encoder, tells_times=False),
+    "qwen3_vl": lambda encoder: _qwen(encoder, tells_times=True),
+    "nemotron": _nemotron,
+    "glm": _glm,
+    "internvl": _internvl,
+}
 
 
 def _one_side(size: Any) -> int:

@@ -46,7 +46,7 @@ def qwen2_frame_size(height: int, width: int, *, factor: int, min_pixels: int, m
 def qwen3_frame_size(
     height: int, width: int, *, num_frames: int, temporal_factor: int, factor: int, min_pixels: int, max_pixels: int
 ) -> Size:
-    """The size of a frame under limits that hold for all frames together (Qwen3-VL, Qwen3.5; transformers and vLLM).
+    """The size of a frame under limits that hold for all frames together (Qwen3-VL, Qwen3.5, GLM; transformers, vLLM).
 
     Args:
         height: rows of the frame in pixels.
@@ -102,6 +102,27 @@ def sglang_frame_size(height: int, width: int, *, factor: int, min_pixels: float
         lack = math.sqrt(min_pixels / (height * width))
         return _up_to(height * lack, width * lack, factor)
     return sides
+
+
+GLM_LOADER_FACTOR = 112
+"""Pixels along a side that SGLang's own resize of a GLM frame rounds to."""
+
+
+def sglang_glm_frame_size(height: int, width: int, *, max_tokens_per_frame: int) -> Size:
+    """The size SGLang 0.5.23 gives a GLM frame before the processor sees it, where ``max_tokens_per_frame`` is given.
+
+    Args:
+        height: rows of the frame in pixels.
+        width: columns of the frame in pixels.
+        max_tokens_per_frame: most tokens of 28 x 28 pixels; below 16, one square of 112 pixels is left.
+    """
+    factor = GLM_LOADER_FACTOR
+    most = max(max_tokens_per_frame * 28 * 28, factor * factor)
+    sides = max(factor, _rounded(height, factor)), max(factor, _rounded(width, factor))
+    if sides[0] * sides[1] <= most:
+        return sides
+    excess = math.sqrt((height * width) / most)
+    return _down_to(height / excess, width / excess, factor, at_least=factor)
 
 
 def sglang_target_patches(

@@ -35,15 +35,15 @@ def qwen2_num_frames(
     return num_frames
 
 
-def float32_arange_indices(source: ServerSource, num_frames: int) -> Int64Array:
-    """(num_frames or one more,) indices, one step of ``total / num_frames`` in float32 apart, truncated.
+def float32_arange_indices(source: ServerSource, num_frames: int, *, start: float = 0) -> Int64Array:
+    """(num_frames or one more,) indices from ``start``, a step of ``total / num_frames`` in float32 apart, truncated.
 
     Rounding in float32 may yield a last index equal to the number of frames; transformers leaves it, vLLM clamps it.
     """
     import torch  # its own arange: blocks of a vector's width round otherwise than numpy's
 
     step = source.num_frames / num_frames
-    indices: Int64Array = torch.arange(0, source.num_frames, step).int().numpy().astype(np.int64)
+    indices: Int64Array = torch.arange(start, source.num_frames, step).int().numpy().astype(np.int64)
     return indices
 
 
@@ -71,3 +71,91 @@ def bounded_num_frames(source: ServerSource, fps: float | None, most: int | None
     if fps is not None:
         num_frames = min(num_frames, math.floor(source.duration_seconds * fps))
     return max(1, num_frames)
+
+
+GLM_RATES = ((30.0, 3.0), (300.0, 1.0))
+"""GLM-4.6V: (longest clip in seconds, frames of tokens a second); 0.5 a second beyond."""
+GLM_MAX_FRAMES = 640
+"""Most sampled frames of GLM-4.6V."""
+_GLM_MAX_SECONDS = 2400.0  # of a longer clip, as many frames as of this
+
+
+def glm4v_indices(source: ServerSource, fps: float, *, max_seconds: float, at_least: int) -> Int64Array:
+    """(S,) indices, each once: a frame every ``1 / fps`` seconds, rounded up to a frame (GLM-4.1V, GLM-4.5V).
+
+    Args:
+        source: the file.
+        fps: sampled frames a second.
+        max_seconds: a longer clip gets as many frames as this one, spread evenly from its start to its end.
+        at_least: frames of a clip shorter than ``1 / fps``.
+    """
+    duration = source.duration_seconds
+    if duration <= max_seconds:
+        places = np.arange(max(math.floor(duration * fps), at_least)) * source.average_fps / fps
+    else:
+        num_frames = int(max_seconds * fps)
+        if num_frames >= source.num_frames:
+            return np.arange(source.num_frames)
+        places = np.linspace(0, duration, num_frames) * source.average_fps
+    return np.unique(np.minimum(np.ceil(places).astype(np.int64), source.num_frames - 1))
+
+
+def glm46v_fps(source: ServerSource, temporal_patch_size: int) -> float:
+    """Sampled frames a second of GLM-4.6V, by the clip's length."""
+    per_second = next((rate for longest, rate in GLM_RATES if source.duration_seconds <= longest), 0.5)
+    return per_second * temporal_patch_size
+
+
+def glm46v_indices(source: ServerSource, temporal_patch_size: int) -> Int64Array:
+    """(S,) indices, each once: a number of frames by the clip's length, at most 640 (GLM-4.6V)."""
+    fps = glm46v_fps(source, temporal_patch_size)
+    seconds = min(source.duration_seconds, _GLM_MAX_SECONDS)
+    # The order of the factors is that of the rule: it settles the last bit.
+    num_frames = min(int(seconds * (fps / temporal_patch_size) * temporal_patch_size), GLM_MAX_FRAMES)
+    if source.num_frames < num_frames:
+        return np.unique(truncated_linspace_indices(source, num_frames))
+    return timed_indices(source, fps, num_frames)
+
+
+def timed_indices(source: ServerSource, fps: float, num_frames: int) -> Int64Array:
+    """(S,) indices, each once: the first frame at or after each multiple of ``1 / fps``, up to the last whole second.
+
+    Where these are not ``num_frames``, as many are spread evenly instead: between the first and the last of them
+    where they are fewer, over the whole file where they are more.
+    """
+    interval, last_second = 1 / fps, int(source.duration_seconds)
+    found: list[int] = []
+    due = 0.0
+    while len(found) <= num_frames:  # once there are more, it does not matter how many
+        index = _first_frame_at(source, due)
+        if found:
+            index = max(index, found[-1] + 1)
+        if index >= source.num_frames:
+            break
+        found.append(index)
+        due += interval
+        if due >= last_second:
+            break
+    if len(found) > num_frames:
+        return np.unique(truncated_linspace_indices(source, num_frames))
+    if len(found) < num_frames:
+        return np.unique(np.linspace(found[0], found[-1], num_frames, dtype=np.int64))
+    return np.array(found, dtype=np.int64)
+
+
+def in_pairs(indices: Int64Array) -> Int64Array:
+    """The same with the last repeated where their number is odd (GLM)."""
+    return np.append(indices, indices[-1:]) if len(indices) % 2 else indices
+
+
+def _first_frame_at(source: ServerSource, seconds: float) -> int:
+    """The first frame whose time, index times the frame interval in float64, is not before ``seconds``."""
+    interval = 1 / source.average_fps if source.average_fps > 0 else 0.0
+    if interval == 0:
+        return 0 if seconds <= 0 else source.num_frames
+    index = int(seconds / interval)
+    while index > 0 and (index - 1) * interval >= seconds:
+        index -= 1
+    while index * interval < seconds:
+        index += 1
+    return index

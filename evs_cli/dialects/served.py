@@ -6,14 +6,14 @@ In: an encoder (for its processor and tokenizer), a file's facts or numbers, a d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evs_cli.dialects import Dialect
-from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import GlmModel, PruningRate, QwenModel, ServedModel, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
@@ -122,11 +122,11 @@ class ServedPlanner:
         pixels = _pixel_arguments(options, self.dialect.server)
         base = self._options
         if self.dialect.server != "sglang":
-            return replace(base, request=request, mm_processor={**base.mm_processor, **pixels})
+            return replace(base, request=request, mm_processor=_with_pixels(base.mm_processor, pixels, self.model))
         if not self._may_configure:
-            return replace(base, request=request, mm_process={**base.mm_process, **pixels})
+            return replace(base, request=request, mm_process=_with_pixels(base.mm_process, pixels, self.model))
         configured = {"nframes" if name == "num_frames" else name: value for name, value in request.items()}
-        return replace(base, mm_process={**base.mm_process, **configured, **pixels})
+        return replace(base, mm_process=_with_pixels({**base.mm_process, **configured}, pixels, self.model))
 
     @property
     def pruning(self) -> PruningRate:
@@ -183,15 +183,24 @@ class ServedPlanner:
             notes=(),
         )
 
-    def sequence(self, server: ServerPlan, counts: Sequence[int], prompt: str | None) -> list[int]:
-        """``input_ids`` with ``counts[t]`` placeholders for frame t: the video's part, or the whole chat prompt."""
+    def sequence(
+        self, server: ServerPlan, counts: Sequence[int], prompt: str | None, *, placeholder: str | None = None
+    ) -> list[int]:
+        """``input_ids`` with ``counts[t]`` placeholders for frame t: the video's part, or the whole chat prompt.
+
+        Args:
+            server: the plan.
+            counts: placeholders of each frame of tokens.
+            prompt: the user's text; None for the video's part alone.
+            placeholder: text of the token to repeat; None takes the plan's.
+        """
         text = self.encoder.prompt_text(EncodeOptions(prompt=prompt))
         before, after = text.split(self.encoder.video_markup, 1)
         segments: list[str | int] = [before, *server.segments(counts), after]
         if not server.tokenises_pieces:
             segments = _joined(segments)
         tokenizer = self.encoder.processor.tokenizer
-        placeholder_id = int(tokenizer.convert_tokens_to_ids(server.placeholder))
+        placeholder_id = int(tokenizer.convert_tokens_to_ids(placeholder or server.placeholder))
         # What the tokenizer puts in front of a text, where it does so (a start token).
         ids: list[int] = list(tokenizer("", **self.encoder.tokenizer_arguments(text))["input_ids"])
         for segment in segments:
@@ -208,11 +217,12 @@ class ServedPlanner:
         if not server.frame_end:
             return 0
         num_ends = len(server.frame_texts) * len(self._ids(server.frame_end))
-        return num_ends + sum(len(self._ids(text)) for text in server.frame_texts)
+        return num_ends + sum(len(self._ids(text)) for text in (*server.frame_texts, *server.told_behind))
 
     def client_ids(self, served: ServedClip, q: float, prompt: str | None) -> list[int]:
         """The ids a client sees at rate q: a server writes them before it knows what it keeps of each frame."""
-        return self.sequence(served.server, served.server.client_counts(q), prompt)
+        server = served.server
+        return self.sequence(server, server.client_counts(q), prompt, placeholder=server.client_placeholder)
 
     def _ids(self, text: str) -> list[int]:
         """Ids of a piece of text; the markers and most times come again and again."""
@@ -232,6 +242,15 @@ def source_notes(source: ServerSource, true: TrueSource) -> tuple[str, ...]:
     if abs(source.average_fps - true_fps) > _MAX_RATE_DIFFERENCE * true_fps:
         notes.append(f"the server believes {source.average_fps:.4g} fps, the file's frames come at {true_fps:.4g}")
     return tuple(notes)
+
+
+def _with_pixels(given: Mapping[str, Any], pixels: Mapping[str, Any], model: ServedModel) -> dict[str, Any]:
+    """A server's arguments with the pixel limits asked for put in."""
+    merged = {**given, **pixels}
+    if pixels.get("size") and isinstance(model, (QwenModel, GlmModel)):  # their processors take both edges or none
+        own = {"shortest_edge": model.min_pixels, "longest_edge": model.max_pixels}
+        merged["size"] = {**own, **given.get("size", {}), **pixels["size"]}
+    return merged
 
 
 def _joined(segments: Sequence[str | int]) -> list[str | int]:

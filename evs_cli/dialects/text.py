@@ -49,3 +49,19 @@ def sampled_at_texts(seconds: Sequence[float], temporal_patch_size: int, separat
         )
         texts.append(f"{separator if start else ''}{frames}: ")
     return texts
+
+
+def whole_seconds_texts(seconds: FloatArray) -> list[str]:
+    """``12`` a frame of tokens, cut to whole seconds (GLM-4.1V, GLM-4.5V)."""
+    return [str(int(value)) for value in seconds.tolist()]
+
+
+def tenths_texts(seconds: FloatArray) -> list[str]:
+    """``12.5 seconds`` a frame of tokens (GLM-4.6V)."""
+    return [f"{value:.1f} seconds" for value in seconds.tolist()]
+
+
+def numbered_texts(num_frames: int, start: str) -> list[str]:
+    """``Frame1: `` and the start marker a frame, a newline before every one but the first (InternVL)."""
+    separators = ["", *["\n"] * (num_frames - 1)]
+    return [f"{separator}Frame{number}: {start}" for number, separator in enumerate(separators, 1)]

@@ -12,6 +12,7 @@ import numpy as np
 
 from evs_cli.dialects import sampling, text
 from evs_cli.dialects.base import (
+    GlmModel,
     Int64Array,
     NemotronModel,
     PruningRate,
@@ -233,13 +234,27 @@ def pruning(model: ServedModel, options: ServerOptions) -> PruningRate:
     return PruningRate(model.config_pruning_rate, "config.json", can_prune=True)
 
 
+def both_edges(model: QwenModel | GlmModel, arguments: Arguments) -> tuple[int, int]:
+    """(least, most) pixels: the checkpoint's, or both edges of ``size``.
+
+    Raises:
+        RefusedByServerError: one edge alone.
+    """
+    size = arguments.get("size")
+    if size is None:
+        return model.min_pixels, model.max_pixels
+    if set(size) != {"shortest_edge", "longest_edge"}:
+        raise RefusedByServerError(
+            f"size {dict(size)} is refused by the processor. Expected both edges, in pixels.",
+            hint=f'Such as {{"shortest_edge": {model.min_pixels}, "longest_edge": {model.max_pixels}}}.',
+        )
+    return int(size["shortest_edge"]), int(size["longest_edge"])
+
+
 def size_limits(model: QwenModel, arguments: Arguments) -> tuple[int, int]:
-    """(least, most) pixels: the checkpoint's, then ``size`` of the arguments, then its two aliases."""
-    size = {"shortest_edge": model.min_pixels, "longest_edge": model.max_pixels, **arguments.get("size", {})}
-    return (
-        int(arguments.get("min_pixels", size["shortest_edge"])),
-        int(arguments.get("max_pixels", size["longest_edge"])),
-    )
+    """(least, most) pixels: as ``both_edges``, then their two aliases."""
+    least, most = both_edges(model, arguments)
+    return int(arguments.get("min_pixels", least)), int(arguments.get("max_pixels", most))
 
 
 def qwen2_indices(source: ServerSource, model: QwenModel, arguments: Arguments) -> tuple[Int64Array, str]:

@@ -42,7 +42,6 @@ MAX_IMAGE_PIXELS = 178_956_970
 """``VLLM_MAX_IMAGE_PIXELS``."""
 MAX_NUM_BATCHED_TOKENS = 8192
 """Default of ``--max-num-batched-tokens`` of a server on a GPU of 70 to 160 GB; 2,048 on a smaller one."""
-_PROFILED_FRAMES = 14  # of the largest video that Qwen2.5-VL is profiled with
 
 
 def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> ServerPlan:
@@ -66,7 +65,14 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
     if options.mm_processor.get("do_sample_frames", model.do_sample_frames):
         indices, rule = _sampled_again(source, model, options, indices, hf.qwen2_indices)
     plan = hf.qwen2_5_vl_plan(
-        source, model, options.mm_processor, indices, rule, pruning(model, options), client_split="first", decodes=True
+        source,
+        model,
+        processor_arguments(model, options),
+        indices,
+        rule,
+        pruning(model, options),
+        client_split="first",
+        decodes=True,
     )
     notes = _idle_num_frames(loader)
     assert plan.seconds_per_grid is not None
@@ -103,7 +109,7 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
     plan = hf.qwen3_vl_plan(
         source,
         model,
-        options.mm_processor,
+        processor_arguments(model, options),
         indices,
         rule,
         pruning(model, options),
@@ -138,7 +144,7 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
         caches_separators="always",
         tokenises_pieces=True,
         decodes=True,
-        rule=_uniform_rule(fps, asked),
+        rule=uniform_rule(fps, asked),
     )
     notes = [
         f"{name} of media_io_kwargs does nothing for this model; num_frames bounds the number, fps sets the rate"
@@ -166,27 +172,30 @@ def loader_arguments(options: ServerOptions) -> dict[str, Any]:
     return merged
 
 
+def processor_arguments(model: QwenModel, options: ServerOptions) -> dict[str, Any]:
+    """The processor's arguments; vLLM fills an edge of ``size`` that is not given with the checkpoint's."""
+    arguments = dict(options.mm_processor)
+    if "size" in arguments:
+        own = {"shortest_edge": model.min_pixels, "longest_edge": model.max_pixels}
+        arguments["size"] = {**own, **arguments["size"]}
+    return arguments
+
+
 def pruning(model: ServedModel, options: ServerOptions) -> PruningRate:
-    """q is the command line's alone; every family here is pruned."""
+    """q is the command line's alone; it does nothing to families other than Qwen-VL and Nemotron."""
+    if not isinstance(model, (QwenModel, NemotronModel)):
+        return PruningRate(0.0, "vLLM does not prune this family", can_prune=False)
     if options.video_pruning_rate is None:
         return PruningRate(0.0, "no --video-pruning-rate", can_prune=True)
     return PruningRate(options.video_pruning_rate, "--video-pruning-rate", can_prune=True)
 
 
-def profiled_item_tokens(model: QwenModel | NemotronModel, max_model_len: int) -> int:
-    """Tokens of the largest image or video the server expects at start: the least that its encoder cache holds.
-
-    Args:
-        model: the checkpoint.
-        max_model_len: longest sequence of the server.
-    """
-    if isinstance(model, NemotronModel):
-        return max_model_len
-    image = model.image_max_pixels // model.factor**2
-    if model.tells_times:  # pixel limits hold for the whole video: two frames may use them up
-        return max(image, model.max_pixels // model.temporal_patch_size // model.factor**2)
-    grids = min(max(max_model_len // image, 1), _PROFILED_FRAMES // model.temporal_patch_size)
-    return grids * image
+def uniform_rule(fps: float, asked: int) -> str:
+    """The sampling of the loaders that go by a number, in words; -1 for what is not asked."""
+    most = f"at most {asked} frames" if asked > 0 else "every frame"
+    if fps > 0:
+        return f"{fps:g} fps, {most}"
+    return f"{asked} frames" if asked > 0 else most
 
 
 def _rate_and_most(loader: Mapping[str, Any]) -> tuple[float, int]:
@@ -236,10 +245,3 @@ def _idle_num_frames(loader: Mapping[str, Any]) -> list[str]:
         f"num_frames {loader['num_frames']} of media_io_kwargs does nothing for this model; max_frames bounds the "
         "number, fps sets the rate"
     ]
-
-
-def _uniform_rule(fps: float, asked: int) -> str:
-    most = f"at most {asked} frames" if asked > 0 else "every frame"
-    if fps > 0:
-        return f"{fps:g} fps, {most}"
-    return f"{asked} frames" if asked > 0 else most

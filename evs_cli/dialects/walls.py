@@ -13,6 +13,7 @@ from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.served import ServedPlanner
+from evs_cli.dialects.vllm_0_33_profile import profiled_item_tokens
 
 _LONGEST_SECONDS = 24 * 3600  # a clip that passes at this length passes at any
 
@@ -133,7 +134,7 @@ def _limits(
         return
     if context is not None:  # else the largest item the server expects is not known, nor what the cache holds
         batched = options.max_num_batched_tokens or vllm.MAX_NUM_BATCHED_TOKENS
-        cache = max(batched, vllm.profiled_item_tokens(planner.model, context))
+        cache = max(batched, profiled_item_tokens(planner.model, context))
         yield _Limit("encoder cache", lambda at: at.cached_tokens, cache, "tokens", "--max-num-batched-tokens")
     decoded = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
     yield _Limit("decoded bytes", lambda at: at.decoded_bytes, vllm.MAX_DECODED_BYTES, "bytes", decoded)

@@ -29,6 +29,7 @@ class FrameVideoEncoder(VisionLanguageEncoder):
     supported_options: ClassVar[frozenset[str]] = frozenset({"prompt"})
     pixel_name: ClassVar[str] = "pixel_values_videos"
     """Key of the pixels in what the video processor returns."""
+    features_are_batched: ClassVar[bool] = True
 
     @cached_property
     def config(self) -> Any:
@@ -47,6 +48,11 @@ class FrameVideoEncoder(VisionLanguageEncoder):
     @abstractmethod
     def merge_size(self) -> int:
         """Side of the square of patches that becomes one token; 1 where none does."""
+
+    @property
+    def spatial_merge_size(self) -> int:
+        """``merge_size``."""
+        return self.merge_size
 
     def token_sides(self, rows: int, columns: int) -> tuple[int, int]:
         """(h, w) tokens of a frame of ``rows`` x ``columns`` patches."""
@@ -81,7 +87,7 @@ class FrameVideoEncoder(VisionLanguageEncoder):
             pts_seconds=clip.pts_seconds,
             prompt_seconds=self._prompt_seconds(clip),
             modality=self.modality,
-            features_are_batched=True,
+            features_are_batched=self.features_are_batched,
             notes=_crop_notes(self.processor.video_processor, clip),
         )
 

@@ -20,6 +20,7 @@ class Glm4vEncoder(GridVideoEncoder):
     marks: ClassVar[tuple[str, str]] = ("video_start_token_id", "video_end_token_id")
     # A video is written as one image a frame. Beam search counts placeholders by the key; the forward takes either.
     modality: ClassVar[str] = "image"
+    loader_interpolation: ClassVar[str] = "bicubic"
     supported_options: ClassVar[frozenset[str]] = frozenset({"prompt", *VIDEO_PIXELS})
 
     @property

@@ -36,6 +36,8 @@ class GridVideoEncoder(VisionLanguageEncoder):
     """Names, in the configuration, of the tokens around a video."""
     call_arguments: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Keyword arguments of every call of the video processor, whatever its configuration says."""
+    loader_interpolation: ClassVar[str] = "bilinear"
+    """Of a server's resize before the processor's own: SGLang's, for no other server has one."""
     token_inputs: ClassVar[tuple[str, ...]] = ()
     """Outputs of the processor, one value an id, that the language model takes beside the ids."""
 
@@ -144,8 +146,8 @@ class GridVideoEncoder(VisionLanguageEncoder):
         video, model = self.processor.video_processor, self._model
         # The size depends on the whole clip, so the plan's is used and the processor resizes nothing itself.
         if plan.loader_size is not None:
-            bilinear = InterpolationMode.BILINEAR  # SGLang's; no other server resizes before the processor
-            frames = tvf.resize(frames, list(plan.loader_size), interpolation=bilinear, antialias=True)
+            loaders = InterpolationMode(self.loader_interpolation)
+            frames = tvf.resize(frames, list(plan.loader_size), interpolation=loaders, antialias=True)
         resized = tvf.resize(frames, list(plan.frame_size), interpolation=int(video.resample), antialias=True)
         with quiet_transformers(), torch.inference_mode():
             inputs = video(

@@ -44,6 +44,8 @@ class VisionLanguageEncoder(VideoEncoder):
     """Extra rows in front of each frame's grid tokens."""
     rows_behind_video: ClassVar[int] = 0
     """Extra rows behind the last frame's grid tokens."""
+    features_are_batched: ClassVar[bool] = False
+    """See ``EncodePlan``."""
     _model: Any = None
 
     @cached_property
@@ -209,6 +211,7 @@ class VisionLanguageEncoder(VideoEncoder):
             token_type_ids=self.token_type_ids(layout),
             loader_size=loader_size,
             modality=self.modality,
+            features_are_batched=self.features_are_batched,
         )
 
     @property
