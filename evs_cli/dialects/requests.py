@@ -13,7 +13,8 @@ from typing import Any
 from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import ServerOptions
 
-_PROMPT = "Describe the video."
+DEFAULT_PROMPT = "Describe the video."
+"""The text beside a video where none is given."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def chat_body(serving: Serving, url: str) -> dict[str, Any]:
     """The body of a chat completion with one video and a text."""
     content = [
         {"type": "video_url", "video_url": {"url": url}},
-        {"type": "text", "text": serving.prompt or _PROMPT},
+        {"type": "text", "text": serving.prompt or DEFAULT_PROMPT},
     ]
     body: dict[str, Any] = {"model": serving.model, "messages": [{"role": "user", "content": content}]}
     return body if serving.max_tokens is None else {**body, "max_tokens": serving.max_tokens}
