@@ -6,7 +6,7 @@ limits of ``envs.py``. The processor that runs behind the loader is transformers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -189,7 +189,11 @@ def nemotron_frames(
 
 
 PLANNERS = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "nemotron": nemotron}
-FRAME_PLANNERS = {"qwen2_5_vl": qwen2_5_vl_frames, "qwen3_vl": qwen3_vl_frames, "nemotron": nemotron_frames}
+FRAME_PLANNERS: Mapping[str, Callable[..., ServerPlan]] = {
+    "qwen2_5_vl": qwen2_5_vl_frames,
+    "qwen3_vl": qwen3_vl_frames,
+    "nemotron": nemotron_frames,
+}
 """Plans of frames that are settled, by the names of ``PLANNERS``."""
 
 
