@@ -24,6 +24,7 @@ LAYERS = (
     {
         *("artifact", "artifact_checks", "sweep", "prune_job", "api", "quality"),
         *("budget", "budget_job", "clips", "fit", "cost", "integration"),
+        *("export", "jpeg_body"),
     },
     {"report", "console"},
     {"cli"},

@@ -23,6 +23,7 @@ from evs_cli.dialects.base import (
     ServerSource,
 )
 from evs_cli.dialects.requests import Serving, chat_body, vllm_extra_body
+from evs_cli.errors import BudgetError
 
 FPS = 1000.0
 """Rate that the times are told at: an index is a millisecond, which both ways of vLLM to make a time of it keep
@@ -45,6 +46,8 @@ class SentFrames:
     """Rows of each JPEG."""
     width: int
     """Columns of each JPEG."""
+    duration_seconds: float
+    """Length of the part of the video they were sampled from."""
 
     @property
     def num_frames(self) -> int:
@@ -67,7 +70,7 @@ class SentFrames:
             "fps": FPS,
             "frames_indices": self.frames_indices.tolist(),
             "total_num_frames": self.total_num_frames,
-            "duration": self.total_num_frames / FPS,
+            "duration": self.duration_seconds,
             "do_sample_frames": False,
         }
 
@@ -104,7 +107,7 @@ def sent_frames(
         stands_for = seconds_per_grid * len(filled) / temporal_patch_size
     indices = np.array([round(FPS * t) for t in filled.tolist()], dtype=np.int64)
     total = max(round(FPS * stands_for), int(indices[-1]) + 1, len(indices))
-    return SentFrames(indices, total, height, width)
+    return SentFrames(indices, total, height, width, window_seconds)
 
 
 def takes_frames(rules: str) -> bool:
@@ -147,3 +150,29 @@ def frames_body(serving: Serving, sent: SentFrames, options: ServerOptions) -> d
     """
     said = ServerOptions(request=sent.media_io(), mm_processor=options.mm_processor)
     return {**chat_body(serving, DATA_URL_HEAD), **vllm_extra_body(said)}
+
+
+def require_decodable(sent: SentFrames, name: str) -> None:
+    """Raise where the server would refuse to decode the frames of one request.
+
+    Args:
+        sent: the frames.
+        name: the video's, for the error.
+
+    Raises:
+        BudgetError: a frame of too many pixels, or too many bytes in all.
+    """
+    pixels, size = sent.height * sent.width, f"{sent.width}x{sent.height}"
+    if pixels > vllm.MAX_IMAGE_PIXELS:
+        raise BudgetError(
+            f"{name} cannot be sent: a frame of {size} is {pixels:,} pixels, {vllm.MAX_IMAGE_PIXELS:,} are allowed.",
+            hint="Send it smaller (--at planned), or raise the server's VLLM_MAX_IMAGE_PIXELS.",
+        )
+    if sent.decoded_bytes > vllm.MAX_DECODED_BYTES:
+        most = vllm.MAX_DECODED_BYTES // (pixels * DECODED_BYTES_PER_PIXEL)
+        raise BudgetError(
+            f"{name} cannot be sent: {sent.num_frames} frames of {size} are {sent.decoded_bytes:,} decoded bytes, "
+            f"{vllm.MAX_DECODED_BYTES:,} are allowed.",
+            hint=f"{most} frames of this size pass (--num-frames); smaller ones too (--at planned), or a higher "
+            "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES.",
+        )
