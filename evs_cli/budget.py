@@ -74,6 +74,8 @@ class BudgetReport:
     """N, video tokens before pruning."""
     separator_tokens: int
     """Ids of the video's part that are no video token: markers, timestamps, extra rows."""
+    outer_tokens: int
+    """Of those separators, the markers around the whole video; counted under a dialect, else 0."""
     text_tokens: int
     """Ids around the video's part: the prompt and the chat template."""
     context_limit: int | None
@@ -143,6 +145,7 @@ def budget(
         factors=_factors(sampled, plan, None if served is None else served.source),
         total_tokens=plan.total_tokens,
         separator_tokens=video_part.layout.sequence_length - plan.total_tokens,
+        outer_tokens=0 if served is None else served.outer_tokens,
         text_tokens=plan.layout.sequence_length - video_part.layout.sequence_length,
         context_limit=limit,
         rates=tuple(
@@ -171,7 +174,9 @@ def model_context_limit(encoder: VideoEncoder) -> int | None:
     try:
         language = read_language_model(encoder.source.config) if encoder.has_language_model else None
     except ModelError:  # a language model of a kind the costs do not know
-        return None
+        text = encoder.source.config.get("llm_config") or encoder.source.config.get("text_config") or {}
+        limit = text.get("max_position_embeddings")
+        return limit if isinstance(limit, int) else None
     return None if language is None else language.context_limit_tokens
 
 

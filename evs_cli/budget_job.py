@@ -292,7 +292,7 @@ def _require_walls(report: BudgetReport) -> None:
     last = max(report.rates, key=lambda rate: rate.q)
     for wall in last.walls:
         if not wall.passes:
-            longest = "" if wall.longest_seconds is None else f" Clips up to {wall.longest_seconds:.1f} s pass."
+            longest = "" if wall.longest_seconds is None else f" Clips of {wall.reach} pass."
             raise BudgetError(
                 f"{report.source.name} runs into the {wall.name} of {report.dialect}: {wall.used:,} {wall.unit} at "
                 f"q = {last.q:g}, {wall.limit:,} are allowed.{longest}",

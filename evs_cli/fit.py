@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evs_cli.budget import check_context
@@ -132,6 +132,18 @@ def fit(
     )
 
 
+def smallest_rate(fits: Callable[[float], bool]) -> float | None:
+    """The smallest multiple of 0.01, at most 0.95, that fits; None where there is none.
+
+    Use falls as q grows, so the rates that fit stand behind those that do not. A server that does not prune has rate 0
+    alone, so that is asked by itself.
+    """
+    if fits(_RATES[0]):
+        return _RATES[0]
+    index = bisect_left(_RATES, True, lo=1, key=fits)
+    return _RATES[index] if index < len(_RATES) else None
+
+
 class _Search:
     """Plans samplings and sizes against one budget, and remembers what it tried."""
 
@@ -144,7 +156,7 @@ class _Search:
         """The smallest rate for one sampling and size; None where no rate fits."""
         num_frames = len(sampled.selection.frame_indices)
         self.tried.append((plan.sequence_length(MAX_RATE), num_frames, plan.frame_size))
-        q = self.smallest_rate(sampled, plan, options)
+        q = smallest_rate(lambda q: self.clips.fits(sampled, plan, options, q, self.request.budget))
         if q is None:
             return None
         return FitChoice(
@@ -157,21 +169,6 @@ class _Search:
             command=prune_command(sampled, self.clips, self.session, q, options),
             server=server_recipe(sampled, self.clips, self.session, self.request, q, options),
         )
-
-    def smallest_rate(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions) -> float | None:
-        """The smallest multiple of 0.01, at most 0.95, that fits; None where there is none.
-
-        L falls as q grows, so the rates that fit stand behind those that do not; a server that does not prune has
-        rate 0 alone.
-        """
-
-        def fits(q: float) -> bool:
-            return self.clips.fits(sampled, plan, options, q, self.request.budget)
-
-        if fits(_RATES[0]):
-            return _RATES[0]
-        index = bisect_left(_RATES, True, lo=1, key=fits)
-        return _RATES[index] if index < len(_RATES) else None
 
     def others(self, sampled: Sampled, plan: EncodePlan, shares: Sequence[float]) -> list[FitChoice]:
         """What fits among shares of the present frames, each with each size; the present itself is left out."""
@@ -254,7 +251,7 @@ def server_recipe(
         context=request.context,
         video=sampled.source.path or "VIDEO",
         prompt=options.prompt,
-        max_tokens=request.reserve or None,
+        max_tokens=request.reserve if request.reserve > 1 else None,  # 1 is what a server keeps anyway
     )
     return recipe(serving, clips.planner.server_options(sampled.sampling, options))
 

@@ -25,6 +25,22 @@ def tiny_model(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def served_checkpoint(tmp_path_factory):
+    """``served_checkpoint("qwen3_vl")``: a folder with the limits of the published checkpoint and no weights."""
+    import served_checkpoints
+
+    folders = {}
+
+    def folder_of(name):
+        if name not in folders:
+            folders[name] = tmp_path_factory.mktemp(name)
+            served_checkpoints.SAVERS[name](folders[name])
+        return folders[name]
+
+    return folder_of
+
+
+@pytest.fixture(scope="session")
 def tiny_family(tiny_model):
     """``tiny_family("qwen3_vl")``: that vision-language checkpoint, loaded through evs and whole; leave it as it is."""
     import tiny_models

@@ -8,9 +8,12 @@ import sys
 import pytest
 
 from evs_cli.api import make_request
-from evs_cli.budget import NumbersRequest, budget, model_context_limit, read_manifest, sample_numbers
+from evs_cli.budget import budget, model_context_limit, read_manifest
 from evs_cli.budget_job import BudgetJob, numbers_of, require_fit, subjects_of
 from evs_cli.cli.app import main
+from evs_cli.clips import NumbersRequest, clips_of_numbers
+from evs_cli.dialects import EVS_DIALECT
+from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.video.sampling import SamplingRequest
 
@@ -130,9 +133,11 @@ def test_one_bad_video_of_several_does_not_stop_the_others(tmp_path):
 
 def test_a_plan_is_what_the_encoder_plans(tiny_model):
     job = BudgetJob(make_request(model=str(tiny_model("nemotron_h_omni"))))
-    sampled = sample_numbers(NumbersRequest(90, 160, duration_seconds=3.7), SamplingRequest(), job.encoder)
+    numbers, asked = NumbersRequest(90, 160, duration_seconds=3.7), SamplingRequest()
+    clips = clips_of_numbers(numbers, job.encoder, EVS_DIALECT, ServerOptions(), asked)
+    sampled = clips.sample(asked)
     plan = job.encoder.plan(sampled.clip, job.request.options)
-    report = budget(sampled, job.encoder, job.request.options, [0.3])
+    report = budget(sampled, clips, job.encoder, job.request.options, [0.3])
     assert report.token_grid_thw == plan.token_grid_thw
     assert report.rates[0].sequence_length == plan.sequence_length(0.3)
     assert dataclasses.asdict(report)["total_tokens"] == plan.total_tokens

@@ -10,16 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evs_cli.api import make_request
-from evs_cli.budget import NumbersRequest, sample_numbers
 from evs_cli.budget_job import BudgetJob, fit_request
 from evs_cli.cli.app import main
+from evs_cli.clips import NumbersRequest, clips_of_numbers
+from evs_cli.dialects import EVS_DIALECT
+from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.fit import MAX_RATE, STEP, FitRequest, smallest_rate
 from evs_cli.video.sampling import SamplingRequest
 
 
 def plan_of(job, numbers, sampling=None, options=None):
-    sampled = sample_numbers(numbers, sampling or SamplingRequest(), job.encoder)
+    sampling = sampling or SamplingRequest()
+    sampled = clips_of_numbers(numbers, job.encoder, EVS_DIALECT, ServerOptions(), sampling).sample(sampling)
     return job.encoder.plan(sampled.clip, options or job.request.options)
 
 
@@ -37,7 +40,7 @@ def test_the_answer_fits_and_one_step_less_does_not(numbers, share):
     job = BudgetJob(make_request())
     plan = plan_of(job, numbers)
     budget = max(1, int(plan.sequence_length() * share))
-    q = smallest_rate(plan, budget)
+    q = smallest_rate(lambda q: plan.sequence_length(q) <= budget)
     if q is None:
         assert plan.sequence_length(MAX_RATE) > budget
         return

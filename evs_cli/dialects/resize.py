@@ -109,7 +109,7 @@ def sglang_target_patches(
 ) -> tuple[int, int]:
     """(rows, columns) of patches near a target, each side rounded to whole tokens (Nemotron; SGLang 0.5.23).
 
-    transformers and vLLM never exceed the target (``encoders.nemotron_h_omni.target_patches``); this may.
+    transformers and vLLM round both sides the same way, up or down (``encoders.nemotron_h_omni.target_patches``).
 
     Args:
         height: rows of the frame in pixels.

@@ -44,6 +44,8 @@ class ServedClip:
     selection: FrameSelection
     clip: Clip
     encode: EncodePlan
+    outer_tokens: int
+    """Ids of the markers around the whole video."""
     notes: tuple[str, ...]
 
     @property
@@ -163,7 +165,8 @@ class ServedPlanner:
         )
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         notes = (*dialect_notes, *source_notes(source, true), *server.notes)
-        return ServedClip(self.dialect, source, server, selection, clip, encode, notes)
+        outer = sum(len(self._ids(marker)) for marker in server.outer)
+        return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes)
 
     def selection(self, server: ServerPlan, true: TrueSource) -> FrameSelection:
         """The frames a server samples, among those there really are: one past the last is the last."""

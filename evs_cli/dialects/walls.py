@@ -5,6 +5,7 @@ In: a server's plan of one clip, and how it would plan the same clip longer or s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,13 @@ class Wall:
     """What raises the limit."""
     longest_seconds: float | None
     """Length of the longest clip of this size, rate and q that passes; None for any length."""
+
+    @property
+    def reach(self) -> str:
+        """That length in words, cut to tenths of a second."""
+        if self.longest_seconds is None:
+            return "any length"
+        return f"up to {math.floor(self.longest_seconds * 10) / 10:.1f} s"
 
     @property
     def margin(self) -> int:
@@ -123,9 +131,10 @@ def _limits(
         yield _Limit("context", lambda at: at.sequence_length, context - max(1, reserve), "tokens", option)
     if server != "vllm":
         return
-    batched = options.max_num_batched_tokens or vllm.MAX_NUM_BATCHED_TOKENS
-    cache = max(batched, 0 if context is None else vllm.profiled_item_tokens(planner.model, context))
-    yield _Limit("encoder cache", lambda at: at.cached_tokens, cache, "tokens", "--max-num-batched-tokens")
+    if context is not None:  # else the largest item the server expects is not known, nor what the cache holds
+        batched = options.max_num_batched_tokens or vllm.MAX_NUM_BATCHED_TOKENS
+        cache = max(batched, vllm.profiled_item_tokens(planner.model, context))
+        yield _Limit("encoder cache", lambda at: at.cached_tokens, cache, "tokens", "--max-num-batched-tokens")
     decoded = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
     yield _Limit("decoded bytes", lambda at: at.decoded_bytes, vllm.MAX_DECODED_BYTES, "bytes", decoded)
     pixels = "VLLM_MAX_IMAGE_PIXELS"

@@ -78,10 +78,11 @@ def _plan_view(report: BudgetReport) -> RenderableType:
     if report.server_source is not None:
         grid.add_row("as served", _server_text(report))
     grid.add_row("frames", _frames_text(report))
+    outer = f" ({report.outer_tokens} around the video)" if report.outer_tokens else ""
     grid.add_row(
         "tokens",
-        f"{report.total_tokens:,} video + {report.separator_tokens:,} separators + {report.text_tokens:,} text = "
-        f"{report.unpruned_sequence_length:,} ids",
+        f"{report.total_tokens:,} video + {report.separator_tokens:,} separators{outer} + "
+        f"{report.text_tokens:,} text = {report.unpruned_sequence_length:,} ids",
     )
     for rate in report.rates:
         exact = rate.exact_retained_tokens
@@ -119,8 +120,7 @@ def _server_text(report: BudgetReport) -> str:
 def _wall_text(wall: Wall) -> str:
     """One limit: what is used of it, what is left, and the longest clip."""
     left = f"{wall.margin:,} left" if wall.passes else f"{-wall.margin:,} too many"
-    longest = "any length" if wall.longest_seconds is None else f"up to {wall.longest_seconds:.1f} s"
-    return f"{wall.name} {wall.used:,} of {wall.limit:,} {wall.unit}: {left}; passes {longest}"
+    return f"{wall.name} {wall.used:,} of {wall.limit:,} {wall.unit}: {left}; clips of {wall.reach} pass"
 
 
 def _cost_text(cost: CostReport, pruned: PromptCost) -> str:

@@ -1,0 +1,174 @@
+"""The rules of ``hf`` against transformers' own processors, in 10,000 drawn cases."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from served_models import NEMOTRON_12B, NEMOTRON_OMNI, QWEN3, QWEN25, SOURCES, cases
+from transformers.image_utils import SizeDict
+from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize as qwen2_resize
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import smart_resize as qwen3_resize
+from transformers.video_utils import VideoMetadata, default_sample_indices_fn
+
+from evs_cli.dialects import transformers_5_24 as hf
+from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerSource
+from evs_cli.dialects.resize import qwen2_frame_size, qwen3_frame_size
+
+PIXELS = st.tuples(st.integers(1, 200_000), st.integers(200_000, 30_000_000))
+
+
+def metadata_of(source):
+    return VideoMetadata(total_num_frames=source.num_frames, fps=source.average_fps, duration=source.duration_seconds)
+
+
+def own_indices(processor, source, **arguments):
+    """What transformers samples, or None where it fails."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            indices = np.asarray(processor.sample_frames(metadata_of(source), **arguments))
+    except (ValueError, ZeroDivisionError, RuntimeError):
+        return None
+    return None if indices[-1] >= source.num_frames else indices  # it would index past the last frame
+
+
+def our_indices(rule, source, model, **arguments):
+    try:
+        return rule(source, model, arguments)[0]
+    except RefusedByServerError:
+        return None
+
+
+def assert_same(ours, own):
+    assert (ours is None) == (own is None)
+    if own is not None:
+        np.testing.assert_array_equal(ours, own)
+
+
+RATE_OR_NUMBER = st.one_of(
+    st.builds(lambda fps: {"fps": fps}, st.one_of(st.floats(0.05, 40.0), st.sampled_from([0.5, 1.0, 2.0, 4.0]))),
+    st.builds(lambda n: {"num_frames": n}, st.integers(2, 900)),
+)
+
+
+@cases(2500)
+@given(source=SOURCES, arguments=RATE_OR_NUMBER, bounds=st.tuples(st.integers(1, 8), st.integers(8, 900)))
+def test_qwen2_samples_as_its_processor(source, arguments, bounds):
+    processor = tf.Qwen2VLVideoProcessor()
+    given_bounds = {"min_frames": bounds[0], "max_frames": bounds[1]}
+    own = own_indices(processor, source, **arguments, **given_bounds)
+    assert_same(our_indices(hf.qwen2_indices, source, QWEN25, **arguments, **given_bounds), own)
+
+
+@cases(2500)
+@given(source=SOURCES, arguments=RATE_OR_NUMBER)
+def test_qwen3_samples_as_its_processor(source, arguments):
+    own = own_indices(tf.Qwen3VLVideoProcessor(), source, **arguments)
+    assert_same(our_indices(hf.qwen3_indices, source, QWEN3, **arguments), own)
+
+
+@cases(1000)
+@given(source=SOURCES, arguments=RATE_OR_NUMBER)
+def test_nemotron_samples_as_transformers_does_by_default(source, arguments):
+    try:
+        own = default_sample_indices_fn(metadata_of(source), **arguments)
+    except ValueError:
+        own = None
+    try:
+        ours = hf.nemotron(source, NEMOTRON_OMNI, ServerOptions(mm_processor=arguments)).frame_indices
+    except RefusedByServerError:
+        ours = None
+    assert_same(ours, own)
+
+
+@cases(2000)
+@given(source=SOURCES, pixels=PIXELS, factor=st.sampled_from([28, 32]))
+def test_qwen2_resizes_as_its_processor(source, pixels, factor):
+    try:
+        own = qwen2_resize(source.height, source.width, factor, *pixels)
+    except ValueError:
+        with pytest.raises(RefusedByServerError, match="200 times"):
+            qwen2_frame_size(source.height, source.width, factor=factor, min_pixels=pixels[0], max_pixels=pixels[1])
+        return
+    assert own == qwen2_frame_size(
+        source.height, source.width, factor=factor, min_pixels=pixels[0], max_pixels=pixels[1]
+    )
+
+
+@cases(2000)
+@given(source=SOURCES, pixels=PIXELS, num_frames=st.integers(1, 768))
+def test_qwen3_resizes_as_its_processor(source, pixels, num_frames):
+    def ours():
+        return qwen3_frame_size(
+            source.height,
+            source.width,
+            num_frames=num_frames,
+            temporal_factor=2,
+            factor=32,
+            min_pixels=pixels[0],
+            max_pixels=pixels[1],
+        )
+
+    try:
+        own = qwen3_resize(num_frames, source.height, source.width, 2, 32, *pixels)
+    except ValueError:
+        with pytest.raises(RefusedByServerError):
+            ours()
+        return
+    assert own == ours()
+
+
+def resized(processor, num_frames, height, width, model, **arguments):
+    """(height, width) after the processor's own ``resize``, on a tensor without pixels."""
+    frames = torch.empty((1, num_frames, 3, height, width), dtype=torch.uint8, device="meta")
+    size = SizeDict(shortest_edge=model.min_pixels, longest_edge=model.max_pixels)
+    out = processor.resize(frames, size, None, factor=model.factor, temporal_factor=2, **arguments)
+    return tuple(out.shape[-2:])
+
+
+@pytest.mark.parametrize("caps", [False, True])
+@pytest.mark.parametrize(
+    ("rule", "model", "processor"),
+    [(hf.qwen2_5_vl, QWEN25, tf.Qwen2VLVideoProcessor), (hf.qwen3_vl, QWEN3, tf.Qwen3VLVideoProcessor)],
+)
+def test_the_cap_a_frame_is_the_processors(rule, model, processor, caps):
+    for num_frames, height, width in [(300, 1080, 1920), (61, 720, 1280), (2, 100, 90), (768, 2160, 3840)]:
+        source = ServerSource(num_frames, 30.0, height, width)
+        arguments = {"cap_pixels_per_frame": caps, "do_sample_frames": False}
+        plan = rule(source, model, ServerOptions(mm_processor=arguments))
+        assert plan.resizes[-1] == resized(processor(), num_frames, height, width, model, cap_pixels_per_frame=caps)
+
+
+def test_without_a_word_qwen25_takes_every_frame_and_qwen3_two_a_second():
+    source = ServerSource(451, 30.0, 720, 1280)
+    assert len(hf.qwen2_5_vl(source, QWEN25, ServerOptions()).frame_indices) == 451
+    assert len(hf.qwen3_vl(source, QWEN3, ServerOptions()).frame_indices) == 30
+    # The chat template's call samples once a rate is given; do_sample_frames overrules it.
+    asked = ServerOptions(request={"fps": 1.0})
+    assert len(hf.qwen2_5_vl(source, QWEN25, asked).frame_indices) == 14
+    kept = ServerOptions(request={"fps": 1.0}, mm_processor={"do_sample_frames": False})
+    assert len(hf.qwen2_5_vl(source, QWEN25, kept).frame_indices) == 451
+
+
+def test_what_the_processor_cannot_do_is_refused():
+    source = ServerSource(451, 30.0, 720, 1280)
+    both = ServerOptions(mm_processor={"fps": 1.0, "num_frames": 4})
+    with pytest.raises(RefusedByServerError, match="exclude each other"):
+        hf.qwen3_vl(source, QWEN3, both)
+    with pytest.raises(RefusedByServerError, match="neither of its own"):
+        hf.qwen2_5_vl(source, QWEN25, ServerOptions(mm_processor={"do_sample_frames": True}))
+    with pytest.raises(RefusedByServerError, match="1 sampled frame"):
+        hf.qwen3_vl(ServerSource(1, 30.0, 64, 64), QWEN3, ServerOptions())
+    with pytest.raises(RefusedByServerError, match="no processor of Nemotron Nano VL 12B v2"):
+        hf.nemotron(source, NEMOTRON_12B, ServerOptions())
+
+
+def test_the_rate_of_config_json_prunes_nemotron_alone():
+    source = ServerSource(60, 30.0, 720, 1280)
+    assert hf.nemotron(source, NEMOTRON_OMNI, ServerOptions()).pruning.q == 0.7
+    assert hf.nemotron(source, NEMOTRON_OMNI, ServerOptions(video_pruning_rate=0.2)).pruning.q == 0.2
+    assert not hf.qwen3_vl(source, QWEN3, ServerOptions(video_pruning_rate=0.2)).pruning.can_prune

@@ -1,0 +1,118 @@
+"""A server's options as its command line has them."""
+
+import pytest
+
+from evs_cli.dialects import parse_dialect
+from evs_cli.dialects.server_options import ServerRequest, parse_server_command, parse_server_options
+from evs_cli.errors import UsageError
+
+VLLM, SGLANG, HF = (parse_dialect(name) for name in ("vllm", "sglang", "hf"))
+
+
+def test_a_whole_vllm_line():
+    command = parse_server_command(
+        "CUDA_VISIBLE_DEVICES=0 vllm serve Qwen/Qwen3-VL-8B-Instruct --port 8000 --max_model_len 32k "
+        '--video-pruning-rate=0.6 --media-io-kwargs \'{"video": {"fps": 1}}\' --max-num-batched-tokens 4096 -tp 2'
+    )
+    assert (command.dialect.server, command.model) == ("vllm", "Qwen/Qwen3-VL-8B-Instruct")
+    options = parse_server_options(command.dialect, **command.options)
+    assert (options.media_io, options.video_pruning_rate) == ({"fps": 1}, 0.6)
+    assert (options.max_model_len, options.max_num_batched_tokens) == (32_000, 4096)
+
+
+@pytest.mark.parametrize(
+    ("line", "model"),
+    [
+        ("python -m vllm.entrypoints.openai.api_server --model X/Y", "X/Y"),
+        ("vllm serve --model X/Y", "X/Y"),
+        ("vllm serve X/Y --trust-remote-code", "X/Y"),
+        ("python3 -m sglang.launch_server --model-path X/Y --context-length 8192", "X/Y"),
+        ("sglang serve X/Y", "X/Y"),
+    ],
+)
+def test_where_the_model_is_named(line, model):
+    assert parse_server_command(line).model == model
+
+
+def test_dotted_json():
+    command = parse_server_command("vllm serve X --media-io-kwargs.video.fps 1 --media-io-kwargs.video.max_frames 64")
+    assert parse_server_options(command.dialect, **command.options).media_io == {"fps": 1, "max_frames": 64}
+
+
+def test_sglang_line():
+    line = 'python -m sglang.launch_server --model-path X --mm-process-config \'{"video": {"nframes": 8}}\''
+    command = parse_server_command(line + " --context-length 1M")
+    options = parse_server_options(command.dialect, **command.options)
+    assert (options.mm_process, options.max_model_len) == ({"nframes": 8}, 2**20)
+
+
+def test_scoped_processor_arguments_win():
+    text = '{"fps": 2, "videos_kwargs": {"fps": 1, "size": {"longest_edge": 9}}, "images_kwargs": {"max_pixels": 1}}'
+    options = parse_server_options(VLLM, mm_processor_kwargs=text)
+    assert options.mm_processor == {"fps": 1, "size": {"longest_edge": 9}}
+
+
+def test_an_option_of_another_server_is_refused_or_that_servers():
+    for dialect, given, owner in [
+        (SGLANG, {"media_io_kwargs": "{}"}, "vllm"),
+        (VLLM, {"mm_process_config": "{}"}, "sglang"),
+        (HF, {"max_num_batched_tokens": 4}, "vllm"),
+        (SGLANG, {"mm_processor_kwargs": "{}"}, "vllm"),
+    ]:
+        with pytest.raises(UsageError, match=f"has no effect on {dialect.name}. Expected it with --dialect {owner}"):
+            parse_server_options(dialect, **given)
+    request = ServerRequest(dialect="all", media_io_kwargs='{"video": {"fps": 1}}')
+    by_server = {dialect.server: options for dialect, options in request.resolve()}
+    assert by_server["vllm"].media_io == {"fps": 1}
+    assert by_server["sglang"].media_io == by_server["hf"].media_io == by_server["evs"].media_io == {}
+
+
+def test_the_line_settles_the_dialect_unless_it_is_given():
+    assert [d.name for d, _ in ServerRequest().resolve()] == ["evs"]
+    line = "vllm serve X --max-model-len 100"
+    ((dialect, options),) = ServerRequest(server_cmd=line).resolve()
+    assert (dialect.name, options.max_model_len) == ("vllm@0.33", 100)
+    ((_, options),) = ServerRequest(server_cmd=line, max_model_len=50).resolve()
+    assert options.max_model_len == 50
+    with pytest.raises(UsageError, match="--media-io-kwargs and --server-cmd exclude each other"):
+        ServerRequest(server_cmd=line, media_io_kwargs="{}").resolve()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"media_io_kwargs": "{fps: 1}"}, "Expected a JSON object"),
+        ({"media_io_kwargs": "[1]"}, "Expected a JSON object"),
+        ({"media_io_kwargs": '{"fps": 1}'}, r'Expected \{"video": \{…\}\}'),
+        ({"media_io_kwargs": '{"video": 3}'}, r'Expected \{"video": \{…\}\}'),
+        ({"media_io_kwargs": '{"video": {"fps": 0}}'}, r"Invalid fps \(0\).* above 0"),
+        ({"media_io_kwargs": '{"video": {"fps": "2"}}'}, r"Invalid fps \('2'\)"),
+        ({"media_io_kwargs": '{"video": {"max_frames": 0}}'}, r"Invalid max_frames \(0\)"),
+        ({"media_io_kwargs": '{"video": {"num_frames": 0}}'}, r"Invalid num_frames \(0\)"),
+        ({"media_io_kwargs": '{"video": {"num_frames": true}}'}, r"Invalid num_frames \(True\)"),
+        ({"mm_processor_kwargs": '{"size": 4}'}, r"Invalid size \(4\)"),
+        ({"mm_processor_kwargs": '{"videos_kwargs": 4}'}, "videos_kwargs to be an object"),
+        ({"video_pruning_rate": 1.0}, "Invalid pruning rate 1.0"),
+        ({"video_pruning_rate": "much"}, r"Invalid video_pruning_rate \('much'\)"),
+        ({"max_model_len": "long"}, r"Invalid max_model_len \('long'\)"),
+        ({"max_model_len": 0}, r"Invalid max_model_len \(0\)"),
+        ({"max_num_batched_tokens": 0}, r"Invalid max_num_batched_tokens \(0\)"),
+    ],
+)
+def test_what_cannot_be_read(given, message):
+    with pytest.raises(UsageError, match=message):
+        parse_server_options(VLLM, **given)
+
+
+@pytest.mark.parametrize("line", ["ollama run x", "vllm serve 'x", ""])
+def test_lines_that_start_no_server(line):
+    with pytest.raises(UsageError, match="Invalid --server-cmd"):
+        parse_server_command(line)
+
+
+def test_minus_one_and_auto_are_no_length():
+    assert parse_server_options(VLLM, max_model_len="auto").max_model_len is None
+    assert parse_server_options(VLLM, media_io_kwargs='{"video": {"num_frames": -1, "fps": -1}}').media_io == {
+        "num_frames": -1,
+        "fps": -1,
+    }
