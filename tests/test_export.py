@@ -5,13 +5,16 @@ and the checkpoint's own processor makes of them the planned ids, grid and times
 """
 
 import base64
+import functools
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from server_wheels import wheel_function
 from video_files import read_number, video
 
 from evs_cli.api import make_request
@@ -311,3 +314,29 @@ def test_an_output_that_exists_is_refused_before_any_work(tiny_model, tmp_path):
     with pytest.raises(ArtifactError, match="exists"):
         exporter.export("no such video", "x", path)
     assert path.read_text() == "kept"
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_the_server_reads_the_request_as_restated_here(export, model_type):
+    """``VideoMediaIO.load_base64`` itself, out of the wheel."""
+    _, body, _ = export(model_type, num_frames=40)
+    load_base64 = wheel_function(
+        "EVS_VLLM_WHEEL",
+        "vllm/multimodal/media/video.py",
+        "VideoMediaIO.load_base64",
+        {"partial": functools.partial, "np": np, "MediaWithBytes": lambda media, _: media},
+    )
+
+    class ImageIO:
+        def load_base64(self, media_type, data):
+            assert media_type == "image/jpeg"
+            return Image.open(io.BytesIO(base64.b64decode(data, validate=True))).convert("RGB")
+
+    said = body["media_io_kwargs"]["video"]
+    rest = {name: value for name, value in said.items() if name != "num_frames"}
+    server = SimpleNamespace(image_io=ImageIO(), num_frames=said["num_frames"], kwargs=rest)
+    _, _, data = body["messages"][0]["content"][0]["video_url"]["url"].partition(",")
+    frames, metadata = load_base64(server, "video/jpeg", data)
+    ours, expected = received(body)
+    assert (frames == ours).all()
+    assert {name: metadata[name] for name in expected} == expected
