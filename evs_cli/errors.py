@@ -60,3 +60,13 @@ class BudgetError(EvsError):
     """A video that does not fit the context or token budget asked for."""
 
     exit_code = 6
+
+
+class ServerError(EvsError):
+    """A server that cannot be reached, answers an error, or answers what it should not."""
+
+
+class PlanDiffersError(EvsError):
+    """A server that counts a video otherwise than its plan."""
+
+    exit_code = 6
