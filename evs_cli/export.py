@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from evs_cli.budget import model_context_limit
 from evs_cli.core.counts import check_pruning_rate
-from evs_cli.dialects import Dialect, parse_dialect
-from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerPlan
+from evs_cli.dialects import parse_dialect
+from evs_cli.dialects.base import FloatArray, RefusedByServerError, ServerOptions, ServerPlan
 from evs_cli.dialects.model import RULES, served_model
 from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving
 from evs_cli.dialects.resize import Size
@@ -95,7 +94,7 @@ class FramesExport:
     """Of all frames, before they become text."""
     quality: int
     sent: SentFrames
-    pts_seconds: np.ndarray[Any, np.dtype[np.float64]]
+    pts_seconds: FloatArray
     """(S,) float64, when each frame is shown in the video; a frame that fills a tubelet is not counted again."""
     temporal_patch_size: int
     plan: ServerPlan
@@ -105,6 +104,8 @@ class FramesExport:
     """K, video tokens the server keeps at q."""
     prompt_tokens: int | None
     """Length of the whole prompt at q; None for a checkpoint without a chat template."""
+    context_limit: int | None
+    """Longest sequence of the server or the model, the answer included; None where none is known."""
     told: tuple[str, ...]
     """(T,) the words that tell the times of each frame of tokens; empty where none are told."""
     notes: tuple[str, ...] = ()
@@ -141,7 +142,7 @@ class FramesExporter:
             )
         self.session, self.request = session, request
         self._rules, self.model = served_model(session.encoder)
-        self.dialect: Dialect = dialect if dialect.server == _VLLM else parse_dialect(_VLLM)
+        self.dialect = dialect if dialect.server == _VLLM else parse_dialect(_VLLM)
         options = session.request.server
         if request.q is not None:
             options = replace(options, video_pruning_rate=request.q)
@@ -189,7 +190,7 @@ class FramesExporter:
         output: Path,
         writer: JpegBodyWriter,
         sent: SentFrames,
-        pts_seconds: np.ndarray[Any, np.dtype[np.float64]],
+        pts_seconds: FloatArray,
         notes: list[str],
     ) -> FramesExport:
         """The result: what was written, and how the server counts it."""
@@ -216,6 +217,7 @@ class FramesExporter:
             q=q,
             retained_tokens=sum(served.client_counts(q)),
             prompt_tokens=None if prompt is None else self._planner.sequence_length(served, q, prompt),
+            context_limit=self.options.max_model_len or model_context_limit(self.session.encoder),
             told=tuple(text.removesuffix(self.model.start).strip() for text in served.frame_texts if text),
             notes=tuple(note for note in (*notes, *served.notes) if note not in plan.notes),
         )
@@ -239,9 +241,7 @@ class FramesExporter:
             return planned, [f"the planned {_size_text(planned)} is more than the source has: --at source sends less"]
         return planned, []
 
-    def _sent(
-        self, plan: ClipPlan, pts_seconds: np.ndarray[Any, np.dtype[np.float64]], height: int, width: int
-    ) -> SentFrames:
+    def _sent(self, plan: ClipPlan, pts_seconds: FloatArray, height: int, width: int) -> SentFrames:
         return sent_frames(
             pts_seconds,
             window_seconds=plan.clip.window_seconds,

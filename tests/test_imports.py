@@ -24,7 +24,7 @@ LAYERS = (
     {
         *("artifact", "artifact_checks", "sweep", "prune_job", "api", "quality"),
         *("budget", "budget_job", "clips", "fit", "cost", "integration"),
-        *("export", "jpeg_body"),
+        *("export", "export_job", "jpeg_body", "chat_answer"),
     },
     {"report", "console"},
     {"cli"},
