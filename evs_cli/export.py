@@ -44,7 +44,6 @@ SENT_SIZES = ("planned", "source")
 """Whether frames are resized before they are sent, or by the server."""
 SUFFIX = ".json"
 DEFAULT_QUALITY = 95
-_VLLM = "vllm"
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,8 @@ class FramesExport:
     """A request body that was written, and what the server will make of it."""
 
     video: str
+    video_bytes: int
+    """Of the file itself."""
     model: str
     sampled_by: str
     """The dialect whose frames these are."""
@@ -142,7 +143,7 @@ class FramesExporter:
             )
         self.session, self.request = session, request
         self._rules, self.model = served_model(session.encoder)
-        self.dialect = dialect if dialect.server == _VLLM else parse_dialect(_VLLM)
+        self.dialect = dialect if dialect.server == "vllm" else parse_dialect("vllm")
         options = session.request.server
         if request.q is not None:
             options = replace(options, video_pruning_rate=request.q)
@@ -203,6 +204,7 @@ class FramesExporter:
             notes.append(f"{served.total_tokens:,} video tokens come of it, {plan.encode.total_tokens:,} were planned")
         return FramesExport(
             video=name,
+            video_bytes=plan.video.size_bytes,
             model=self.session.request.model,
             sampled_by=plan.dialect,
             served_by=self.dialect.name,

@@ -66,6 +66,7 @@ def test_the_record_and_the_row(export, tmp_path):
     assert record["schema_version"] == 1
     assert record["output"] == "body.json"
     assert record["body_bytes"] == (tmp_path / "body.json").stat().st_size
+    assert record["video_bytes"] == video("normal.mp4").stat().st_size
     assert record["num_frames"] == 4
     assert record["decoded_bytes"] == 4 * record["frame_height"] * record["frame_width"] * 4
     assert record["q"] == 0.5

@@ -49,6 +49,7 @@ def export_record(exported: Exported) -> dict[str, Any]:
     sent, plan = export.sent, export.plan
     return {
         "video": export.video,
+        "video_bytes": export.video_bytes,
         "model": export.model,
         "sampled_by": export.sampled_by,
         "served_by": export.served_by,
@@ -85,7 +86,8 @@ def _summary(export: FramesExport, answer: ChatAnswer | None) -> Group:
     grid.add_row("frames", _frames_text(export))
     grid.add_row(
         "JPEG",
-        f"quality {export.quality}: {size_text(export.jpeg_bytes)}, {size_text(export.body_bytes)} as a request",
+        f"quality {export.quality}: {size_text(export.jpeg_bytes)}, {size_text(export.body_bytes)} as a request; "
+        f"the video itself is {size_text(export.video_bytes)}",
     )
     grid.add_row("decoded", f"{sent.decoded_bytes:,} of {MAX_DECODED_BYTES:,} bytes, 4 a pixel")
     num_grids, height, width = plan.token_grid_thw
