@@ -144,6 +144,11 @@ class CountingServer(_Server):
     def placeholder_id(self):
         return self.processor.tokenizer.convert_tokens_to_ids("<|video_pad|>")
 
+    def sampler(self):
+        if self.habits.owner == "sglang":
+            return sglang_frames
+        return vllm_pairs if isinstance(self.processor, tf.Qwen2_5_VLProcessor) else vllm_frames
+
     def input_ids(self, request, *, expands=None):
         """The prompt as the processor writes it, with what the habits change."""
         habits = self.habits
@@ -159,7 +164,7 @@ class CountingServer(_Server):
             return self.processor.tokenizer(prompt)["input_ids"]
         frames, rate = decoded(clip_bytes(part["video_url"]["url"]))
         asked = request.get("media_io_kwargs", {}).get("video", {}) if habits.heeds_requests else {}
-        sample = sglang_frames if habits.owner == "sglang" else vllm_frames
+        sample = self.sampler()
         indices, frames = sample(frames, rate, asked.get("fps", habits.fps), habits.more_frames)
         inputs = self.processor(
             text=[prompt],
@@ -207,6 +212,14 @@ def vllm_frames(frames, rate, fps, more):
     total = len(frames)
     wanted = min(max(int(total / rate * fps), 4), 768, total) + more
     indices = np.linspace(0, total - 1, wanted).round().astype(int)
+    return indices, frames[indices.tolist()]
+
+
+def vllm_pairs(frames, rate, fps, more):
+    """vLLM's loader of Qwen2.5-VL: whole pairs of frames, from the first on at even steps."""
+    total = len(frames)
+    wanted = math.floor(min(max(total / rate * fps, 4), 768, total) / 2) * 2 + more
+    indices = np.arange(0, total, total / wanted).astype(int)[:wanted]
     return indices, frames[indices.tolist()]
 
 

@@ -24,6 +24,7 @@ LAYERS = (
     {
         *("artifact", "artifact_checks", "sweep", "prune_job", "api", "quality"),
         *("budget", "budget_job", "clips", "fit", "cost", "integration"),
+        *("check", "check_plan", "check_matches", "check_job", "server_client", "http_json", "inline_video"),
         *("export", "export_job", "jpeg_body", "chat_answer"),
     },
     {"report", "console"},
@@ -168,6 +169,7 @@ def run_evs(tmp_path, *arguments, env=None):
         ("prune", "--help"),
         ("sweep", "--help"),
         ("show", "--help"),
+        ("check", "--help"),
         ("models", "--help"),
         ("models",),
         ("models", "--json"),

@@ -56,16 +56,6 @@ _Send = Annotated[
         rich_help_panel=_SERVER,
     ),
 ]
-_ApiKey = Annotated[
-    str | None,
-    typer.Option(
-        "--api-key",
-        metavar="VARIABLE",
-        help="The environment variable that holds the server's key.",
-        rich_help_panel=_SERVER,
-    ),
-]
-_Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.", rich_help_panel=_SERVER)]
 
 
 @with_output
@@ -82,8 +72,8 @@ def command(
     reserve: o.Reserve = 0,
     served_model: _ServedModel = None,
     send: _Send = None,
-    api_key: _ApiKey = None,
-    timeout: _Timeout = 300.0,
+    api_key: o.ApiKey = None,
+    timeout: o.Timeout = 300.0,
     output: _File = None,
     force: o.Force = False,
     curl: _Curl = False,

@@ -16,6 +16,7 @@ _DTYPES = ("auto", "float32", "bfloat16", "float16")
 _DIALECTS = ("evs", "hf", "vllm@0.33", "sglang@0.5.23", "all")
 _DECODERS = ("pyav", "decord")
 _METHODS = ("evs", "uniform-frames", "random")
+_ENDPOINTS = ("auto", "tokenize", "usage")
 
 
 def _static(*values: str) -> Any:
@@ -153,6 +154,56 @@ MaxNumBatchedTokens = Annotated[
     typer.Option(
         "--max-num-batched-tokens",
         help="As vLLM takes it: the least its encoder cache holds. Default: 8192, its own on an 80 GB GPU.",
+        rich_help_panel=_SERVER,
+    ),
+]
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url", metavar="URL", help="The running server, such as http://localhost:8000.", rich_help_panel=_SERVER
+    ),
+]
+ServedModel = Annotated[
+    str | None,
+    typer.Option(
+        "--served-model", help="The model's name at the server. Default: as it lists it.", rich_help_panel=_SERVER
+    ),
+]
+Endpoint = Annotated[
+    str,
+    typer.Option(
+        "--endpoint",
+        help="auto, tokenize (ids, of vLLM) or usage (a number, of any server).",
+        autocompletion=_static(*_ENDPOINTS),
+        rich_help_panel=_SERVER,
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        metavar="VARIABLE",
+        help="The environment variable that holds the server's key.",
+        rich_help_panel=_SERVER,
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for an answer.", rich_help_panel=_SERVER)
+]
+AsUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--as-url",
+        metavar="URL",
+        help="By which the server reads the clip, or file for file:// and its path. Default: inside the request.",
+        rich_help_panel=_SERVER,
+    ),
+]
+ServerRate = Annotated[
+    float | None,
+    typer.Option(
+        "--q",
+        help="The rate the server prunes at; also --video-pruning-rate. Default: the server's own.",
         rich_help_panel=_SERVER,
     ),
 ]

@@ -1,0 +1,55 @@
+"""``evs check``: whether a running server counts a video as it is planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evs_cli.cli import options as o
+from evs_cli.cli.shared import with_output, with_source
+from evs_cli.cli.values import one_of
+from evs_cli.console import Sink
+
+EXAMPLES = (
+    "evs check samples/crossing.mp4 --url http://localhost:8000 --model qwen3-vl-8b",
+    "evs check samples/crossing.mp4 --url http://localhost:8000 --model qwen3-vl-8b --fps 1 --json",
+)
+
+
+@with_output
+@with_source
+def command(
+    request: dict[str, Any],
+    sink: Sink,
+    video: o.Video,
+    url: o.Url,
+    served_model: o.ServedModel = None,
+    endpoint: o.Endpoint = "auto",
+    api_key: o.ApiKey = None,
+    timeout: o.Timeout = 300.0,
+    as_url: o.AsUrl = None,
+    q: o.ServerRate = None,
+    q_alias: o.RateAlias = None,
+    context: o.Context = None,
+    context_alias: o.ContextAlias = None,
+) -> None:
+    """Ask a running server how many tokens a video is, and compare with the plan, kind by kind.
+
+    The clip is posted to /tokenize, which tells the ids (vLLM), else sent as a chat of one token, whose usage tells a
+    number. Without --model and --dialect, the server is asked what it is. Exit code 6 where they differ.
+    """
+    with sink.progress() as progress:
+        progress.stage("ask the server")
+        from evs_cli.check_job import CheckRequest, check_video
+        from evs_cli.report.check import render_check
+
+        check = CheckRequest(
+            video=video,
+            url=url,
+            endpoint=endpoint,
+            served_model=served_model,
+            api_key_variable=api_key,
+            timeout_seconds=timeout,
+            as_url=as_url,
+        )
+        rate, limit = one_of("--q", q, q_alias), one_of("--context", context, context_alias)
+        render_check(check_video(check, **request, video_pruning_rate=rate, max_model_len=limit), sink)

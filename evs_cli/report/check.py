@@ -1,0 +1,97 @@
+"""A server's count beside the plan's, for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from evs_cli.errors import PlanDiffersError
+from evs_cli.report import records
+from evs_cli.report.tables import plain_table, summary_grid
+
+if TYPE_CHECKING:
+    from evs_cli.check import CheckReport
+    from evs_cli.console import Sink
+
+
+def render_check(report: CheckReport, sink: Sink) -> None:
+    """Show a check, then refuse one that differs.
+
+    Raises:
+        PlanDiffersError: the server counts otherwise than the plan.
+    """
+    if sink.style.format == "json":
+        sink.json(check_record(report))
+    elif sink.style.format == "csv":
+        sink.text(records.to_csv(check_rows(report)))
+    else:
+        for note in report.notes:
+            sink.notice(f"{report.asked.video}: {note}")
+        sink.result(_check_view(report, is_terminal=sink.is_terminal))
+    if report.differs:
+        raise PlanDiffersError(_difference(report), hint=_next_step(report))
+
+
+def check_record(report: CheckReport) -> dict[str, Any]:
+    """The JSON document of a check."""
+    content = asdict(report)
+    asked = content.pop("asked")
+    return {"schema_version": records.SCHEMA_VERSION, **asked, "equal": not report.differs, **content}
+
+
+def check_rows(report: CheckReport) -> list[dict[str, Any]]:
+    """The CSV rows, one a kind."""
+    asked = report.asked
+    head = {"video": asked.video, "model": asked.model, "dialect": asked.dialect, "q": asked.q, "url": asked.url}
+    return [{**head, **asdict(comparison)} for comparison in report.comparisons]
+
+
+def _check_view(report: CheckReport, *, is_terminal: bool) -> RenderableType:
+    asked = report.asked
+    title = Text(f"{asked.video}  ({asked.model}, {asked.dialect}, q = {asked.q:g})", style="bold")
+    kind = " ".join(part for part in (asked.owner, asked.version) if part is not None) or "of no name"
+    what = "its ids" if asked.endpoint == "tokenize" else "its number of prompt tokens"
+    table = plain_table(("", "planned", "served", ""), is_terminal=is_terminal)
+    table.columns[0].justify = table.columns[-1].justify = "left"
+    for comparison in report.comparisons:
+        numbers = ("" if number is None else f"{number:,}" for number in (comparison.planned, comparison.served))
+        detail = comparison.detail or ("differs" if comparison.differs else "")
+        table.add_row(comparison.kind, *numbers, Text(detail))  # text of a server is no markup
+    parts: list[RenderableType] = [title, Text(f"against {asked.url} ({kind}): {what} for {asked.served_model}"), table]
+    grid = summary_grid()
+    if report.parting is not None:
+        grid.add_row("they part", f"at id {report.parting.position:,}")
+        grid.add_row("planned", Text(report.parting.planned))
+        grid.add_row("served", Text(report.parting.served))
+    for index, suggestion in enumerate(report.suggestions):
+        grid.add_row("perhaps" if index == 0 else "", Text(suggestion))
+    if not report.differs:
+        grid.add_row("equal", "to the id" if asked.endpoint == "tokenize" else "to the token")
+    return Group(*parts, grid)
+
+
+def _difference(report: CheckReport) -> str:
+    """What differs, in a sentence."""
+    asked, whole = report.asked, report.comparisons[0]
+    if whole.differs:
+        return (
+            f"{asked.url} counts {whole.served:,} prompt tokens for {asked.video}, "
+            f"{asked.dialect} plans {whole.planned:,}"
+        )
+    kinds = [comparison.kind for comparison in report.comparisons if comparison.differs]
+    return f"{asked.url} takes {asked.video} otherwise than {asked.dialect} plans it: {', '.join(kinds)}"
+
+
+def _next_step(report: CheckReport) -> str:
+    """Where to look."""
+    if report.suggestions:
+        return f"Perhaps the server is started or asked otherwise: {report.suggestions[0]}."
+    kinds = {comparison.kind for comparison in report.comparisons if comparison.differs}
+    if kinds & {"text before", "text behind"}:
+        return "Its chat template, or a system prompt of its own, is not the checkpoint's."
+    if kinds == {"longest sequence"}:
+        return "Plan with the server's own: --max-model-len."
+    return "Give the options the server was started with: --server-cmd 'vllm serve …'."
