@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from served_checkpoints import save_nemotron_12b
 from server_wheels import wheel_function
 from video_files import read_number, video
 
@@ -340,3 +341,21 @@ def test_the_server_reads_the_request_as_restated_here(export, model_type):
     ours, expected = received(body)
     assert (frames == ours).all()
     assert {name: metadata[name] for name in expected} == expected
+
+
+def test_nemotron_12b_goes_as_squares_of_the_size_it_is_served_at(tmp_path):
+    """transformers has no processor of it: the frames are those of vLLM's own sampling, one a tubelet."""
+    save_nemotron_12b(tmp_path / "model")
+    path = tmp_path / "body.json"
+    options = {"media_io_kwargs": '{"video": {"num_frames": 5}}'}
+    session = Session(make_request(model=str(tmp_path / "model"), dialect="vllm", **options))
+    result = FramesExporter(session, ExportRequest(q=0.7)).export(video("normal.mp4"), "normal.mp4", path)
+    body = json.loads(path.read_text())
+    frames, metadata = received(body)
+    assert frames.shape == (5, 512, 512, 3)
+    assert [read_number(frame) for frame in frames] == [0, 14, 29, 44, 59]
+    assert metadata["frames_indices"] == [0, 560, 1160, 1760, 2360]  # 25 frames a second
+    assert "mm_processor_kwargs" not in body
+    assert result.plan.token_grid_thw == (5, 16, 16)
+    assert result.retained_tokens == 384
+    assert result.told[1] == "Frame 2 sampled at 0.56 seconds:"
