@@ -13,11 +13,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from evs_cli.errors import ServerError, UsageError
-from evs_cli.inline_video import RequestBody
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
 """A server decodes the whole clip before it answers."""
@@ -25,6 +24,17 @@ MAX_ANSWER_BYTES = 256 * 2**20
 """Ids of more than ten million tokens."""
 _MAX_ERROR_BYTES = 2**16
 _MAX_MESSAGE_LETTERS = 300
+
+
+class Body(Protocol):
+    """The bytes of a request, piece by piece."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the whole request."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The pieces in order."""
 
 
 class HttpStatusError(ServerError):
@@ -46,8 +56,12 @@ class HttpStatusError(ServerError):
         return self.status in (404, 405, 501)
 
 
-def parse_address(text: str) -> str:
+def parse_address(text: str, option: str = "--url") -> str:
     """The root of a server from its address, ``http://host:8000`` or with the ``/v1`` that clients are given.
+
+    Args:
+        text: the address.
+        option: what gives it, for the error.
 
     Raises:
         UsageError: an address of another scheme, without a host, or with more in it than a root has.
@@ -57,14 +71,15 @@ def parse_address(text: str) -> str:
         parts = urlsplit(text.strip())
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"Invalid --url {text!r}: {error}. {expected}") from error
+        raise UsageError(f"Invalid {option} {text!r}: {error}. {expected}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise UsageError(f"Invalid --url {text!r}. {expected}")
+        raise UsageError(f"Invalid {option} {text!r}. {expected}")
     if parts.username is not None or parts.query or parts.fragment:
         # The address may hold a password, so it is not repeated.
-        raise UsageError(f"Invalid --url: it holds a user, a query or a fragment. {expected} A key goes by --api-key.")
+        fault = "it holds a user, a query or a fragment"
+        raise UsageError(f"Invalid {option}: {fault}. {expected} A key goes by --api-key.")
     if not text.isascii() or any(letter.isspace() for letter in text.strip()):
-        raise UsageError(f"Invalid --url {text!r}: it holds a space or a letter that is not ASCII. {expected}")
+        raise UsageError(f"Invalid {option} {text!r}: it holds a space or a letter that is not ASCII. {expected}")
     path = parts.path.rstrip("/").removesuffix("/v1")
     return SplitResult(parts.scheme, parts.netloc, path, "", "").geturl()
 
@@ -97,7 +112,7 @@ class HttpJson:
         """
         return self._ask(urllib.request.Request(self.address + path, headers=self._headers()), f"GET {path}")
 
-    def post(self, path: str, body: RequestBody) -> dict[str, Any]:
+    def post(self, path: str, body: Body) -> dict[str, Any]:
         """The JSON object that answers a body; errors as ``get``."""
         headers = {
             **self._headers(),

@@ -1,6 +1,7 @@
 """The examples in the help of every command run as they stand there."""
 
 import importlib
+import json
 import os
 import pkgutil
 import shlex
@@ -42,10 +43,14 @@ def prepare(folder, name):
         evs_cli.prune_video("samples/crossing.mp4", num_frames=4, size=56, output=folder / "crossing.pt")
 
 
+HUB_MODELS = {"qwen3-vl-8b": "qwen3_vl", "qwen2.5-vl-7b": "qwen2_5_vl"}
+
+
 @pytest.fixture
 def standing_in(folder, tiny_model):
     """A line with what a test cannot have exchanged: the hub's model is a folder, a server is at a port of its own."""
-    (folder / "qwen3-vl-8b").symlink_to(tiny_model("qwen3_vl"))
+    for name, model_type in HUB_MODELS.items():
+        (folder / name).symlink_to(tiny_model(model_type))
     with CountingServer(tiny_model("qwen3_vl")) as server:
         yield lambda line: line.replace("http://localhost:8000", server.url)
 
@@ -78,6 +83,9 @@ def test_an_example_runs(folder, standing_in, monkeypatch, capsys, name, line):
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         assert files
         for file in files:
+            if file.suffix == ".json":
+                assert json.loads(file.read_text())
+                continue
             try:
                 evs_cli.load(file)
             except EvsError as error:

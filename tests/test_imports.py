@@ -25,6 +25,7 @@ LAYERS = (
         *("artifact", "artifact_checks", "sweep", "prune_job", "api", "quality"),
         *("budget", "budget_job", "clips", "fit", "cost", "integration"),
         *("check", "check_plan", "check_matches", "check_job", "server_client", "http_json", "inline_video"),
+        *("export", "export_job", "jpeg_body", "chat_answer"),
     },
     {"report", "console"},
     {"cli"},

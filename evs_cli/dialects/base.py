@@ -204,6 +204,11 @@ class InternVLModel:
     video: str
     """Text of the token that stands for a video before it is written out."""
 
+    @property
+    def temporal_patch_size(self) -> int:
+        """1: a sampled frame is a frame of tokens."""
+        return 1
+
 
 ClientSplit = Literal["first", "even"]
 """All retained tokens under the first frame's time, or ``K // T`` a frame and the remainder on the last."""

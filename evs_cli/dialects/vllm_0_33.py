@@ -6,7 +6,7 @@ limits of ``envs.py``. The processor that runs behind the loader is transformers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,21 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
     rule = f"{fps:g} fps"
     if options.mm_processor.get("do_sample_frames", model.do_sample_frames):
         indices, rule = _sampled_again(source, model, options, indices, hf.qwen2_indices)
+    return qwen2_5_vl_frames(source, model, options, indices, rule).with_notes(_idle_num_frames(loader))
+
+
+def qwen2_5_vl_frames(
+    source: ServerSource, model: QwenModel, options: ServerOptions, indices: Int64Array, rule: str
+) -> ServerPlan:
+    """Qwen2.5-VL: the plan of frames that are settled, by the loader or by a request that sends them.
+
+    Args:
+        source: the video they are of, as the server is told it.
+        model: the checkpoint.
+        options: the server's, and the request's.
+        indices: (S,) int64, the frames.
+        rule: what settled them, in words.
+    """
     plan = hf.qwen2_5_vl_plan(
         source,
         model,
@@ -74,14 +89,14 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
         client_split="first",
         decodes=True,
     )
-    notes = _idle_num_frames(loader)
     assert plan.seconds_per_grid is not None
-    if plan.pruning.q > 0 and plan.seconds_per_grid < 1:
-        notes.append(
-            f"{plan.seconds_per_grid:.2f} s between frames of tokens becomes 0 s when pruning: the model sees every "
-            "frame at one time; fps 1 or below keeps them apart"
-        )
-    return plan.with_notes(notes)
+    if plan.pruning.q == 0 or plan.seconds_per_grid >= 1:
+        return plan
+    note = (
+        f"{plan.seconds_per_grid:.2f} s between frames of tokens becomes 0 s when pruning: the model sees every "
+        "frame at one time; fps 1 or below keeps them apart"
+    )
+    return plan.with_notes([note])
 
 
 def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> ServerPlan:
@@ -106,7 +121,19 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
                 f"fps {fps:g} keeps every frame of the file, and then the processor samples them at {rule}: "
                 f'mm_processor_kwargs {{"fps": {fps:g}}} samples as asked, {{"do_sample_frames": false}} keeps all'
             )
-    plan = hf.qwen3_vl_plan(
+    plan = qwen3_vl_frames(source, model, options, indices, rule)
+    return plan.with_notes([*_idle_num_frames(loader), *notes])
+
+
+def qwen3_vl_frames(
+    source: ServerSource, model: QwenModel, options: ServerOptions, indices: Int64Array, rule: str
+) -> ServerPlan:
+    """Qwen3-VL and Qwen3.5: the plan of frames that are settled; arguments as ``qwen2_5_vl_frames``.
+
+    Raises:
+        RefusedByServerError: fewer frames than one tubelet, or an extreme aspect.
+    """
+    return hf.qwen3_vl_plan(
         source,
         model,
         processor_arguments(model, options),
@@ -117,7 +144,6 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
         caches_separators="when pruning",
         decodes=True,
     )
-    return plan.with_notes([*_idle_num_frames(loader), *notes])
 
 
 def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions) -> ServerPlan:
@@ -132,6 +158,19 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
     asked, fps = int(loader.get("num_frames", DEFAULT_NUM_FRAMES)), float(loader.get("fps", -1))
     num_frames = sampling.bounded_num_frames(source, fps if fps > 0 else None, asked if asked > 0 else None)
     indices = sampling.truncated_linspace_indices(source, num_frames)
+    plan = nemotron_frames(source, model, options, indices, uniform_rule(fps, asked))
+    notes = [
+        f"{name} of media_io_kwargs does nothing for this model; num_frames bounds the number, fps sets the rate"
+        for name in ("min_frames", "max_frames")
+        if name in loader
+    ]
+    return plan.with_notes(notes)
+
+
+def nemotron_frames(
+    source: ServerSource, model: NemotronModel, options: ServerOptions, indices: Int64Array, rule: str
+) -> ServerPlan:
+    """Nemotron Nano VL: the plan of frames that are settled; arguments as ``qwen2_5_vl_frames``."""
     seconds = text.whole_millisecond_seconds(indices, source.average_fps)
     plan = hf.nemotron_plan(
         model,
@@ -144,22 +183,24 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
         caches_separators="always",
         tokenises_pieces=True,
         decodes=True,
-        rule=uniform_rule(fps, asked),
+        rule=rule,
     )
-    notes = [
-        f"{name} of media_io_kwargs does nothing for this model; num_frames bounds the number, fps sets the rate"
-        for name in ("min_frames", "max_frames")
-        if name in loader
-    ]
-    if model.config_pruning_rate and options.video_pruning_rate is None:
-        notes.append(
-            f"video_pruning_rate {model.config_pruning_rate:g} of config.json is not read; --video-pruning-rate "
-            f"{model.config_pruning_rate:g} prunes"
-        )
-    return plan.with_notes(notes)
+    if not model.config_pruning_rate or options.video_pruning_rate is not None:
+        return plan
+    note = (
+        f"video_pruning_rate {model.config_pruning_rate:g} of config.json is not read; --video-pruning-rate "
+        f"{model.config_pruning_rate:g} prunes"
+    )
+    return plan.with_notes([note])
 
 
 PLANNERS = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "nemotron": nemotron}
+FRAME_PLANNERS: Mapping[str, Callable[..., ServerPlan]] = {
+    "qwen2_5_vl": qwen2_5_vl_frames,
+    "qwen3_vl": qwen3_vl_frames,
+    "nemotron": nemotron_frames,
+}
+"""Plans of frames that are settled, by the names of ``PLANNERS``."""
 
 
 def loader_arguments(options: ServerOptions) -> dict[str, Any]:
