@@ -1,8 +1,12 @@
-"""A video encoded once: the plan it follows, its tokens and their ranking; any rate is made from it."""
+"""A video encoded once: the plan it follows, the ranking of its tokens, and the rows that were kept of them.
+
+``EncodedClip`` is all but the rows, whatever a sink did with those; ``EncodedVideo`` has every row beside, so that
+any rate is made from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.core.retention import Ranking
+    from evs_cli.core.retention import Ranking, Retention
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +40,14 @@ class ClipPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class EncodedVideo:
-    """A video encoded once; ``prune`` serves any rate from it."""
+class EncodedClip:
+    """What an encoding tells but for its rows; with the rows a rate keeps, ``assemble`` makes the pruned video."""
 
     plan: ClipPlan
     actual: EncodePlan
     """The plan of the frames that decoded; ``plan.encode`` itself unless the file is damaged."""
     frame_indices: np.ndarray[Any, np.dtype[np.int64]]
     """(S,) indices of the sampled frames that decoded."""
-    levels: tuple[torch.Tensor, ...]
-    """One (T, h, w, D) tensor a level on the CPU, the main one first."""
     extra_embeddings: torch.Tensor
     """(E, D) rows that are no grid token, in the order of their placeholders."""
     ranking: Ranking
@@ -65,19 +67,22 @@ class EncodedVideo:
         ours, own = self.ranking.at(q).retention_mask, self.own_ranking.at(q).retention_mask
         return int((ours & ~own).sum())
 
-    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
-        """The pruned video at rate q, ``0 <= q < 1``; by EVS unless ``rule`` says otherwise."""
+    def assemble(self, retention: Retention, rule: RetentionRule, rows: Sequence[torch.Tensor]) -> PrunedVideo:
+        """The pruned video of a retention.
+
+        Args:
+            retention: what is kept of ``ranking``.
+            rule: what chose it.
+            rows: ``(K, D)`` kept rows a level, the main one first, in the original order; they are not copied.
+        """
         import torch
 
-        from evs_cli.core.methods import RetentionRule
         from evs_cli.core.pruned_video import PrunedVideo
 
-        rule = rule or RetentionRule()
-        retention = rule.retain(self.ranking, q)
         retained = retention.retained_tokens
         sequence = self.actual.layout.prune(retention.retention_mask.numpy())
         kept = torch.from_numpy(sequence.kept_positions)
-        main, *further = (retention.select(level) for level in self.levels)
+        main, *further = rows
         positions = self.position_ids
         return PrunedVideo(
             embeddings=main,
@@ -118,6 +123,22 @@ class EncodedVideo:
             },
             provenance=self.provenance,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedVideo(EncodedClip):
+    """An encoding with every row; ``prune`` serves any rate from it."""
+
+    levels: tuple[torch.Tensor, ...]
+    """One (T, h, w, D) tensor a level on the CPU, the main one first."""
+
+    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
+        """The pruned video at rate q, ``0 <= q < 1``; by EVS unless ``rule`` says otherwise."""
+        from evs_cli.core.methods import RetentionRule
+
+        rule = rule or RetentionRule()
+        retention = rule.retain(self.ranking, q)
+        return self.assemble(retention, rule, [retention.select(level) for level in self.levels])
 
 
 def counts_of(plan: EncodePlan, q: float) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The order of the steps: probe, plan, decode, encode, rank, rebuild.
 
-In: videos, an encoder and what the user asks for. Out: an ``EncodedVideo``, which serves every rate, and from it a
-``PrunedVideo``. Frames stream through in batches; only the embeddings are kept. It knows no terminal: whoever
-wants to watch passes a ``Progress``.
+In: videos, an encoder and what the user asks for. Out: an ``EncodedClip``, and in a ``TokenSink`` the rows. Frames
+stream through in batches, and what is kept of their tokens is the sink's choice. It knows no terminal: whoever wants
+to watch passes a ``Progress``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evs_cli.encoded_video import ClipPlan, EncodedVideo
+from evs_cli.encoded_video import ClipPlan, EncodedClip, EncodedVideo
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, Runtime
 from evs_cli.errors import ModelError, UsageError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from evs_cli.core.retention import Ranking
+    from evs_cli.core.streaming import TokenSink
     from evs_cli.core.video_tokens import VideoTokens
     from evs_cli.video.decoder import Decoder
 
@@ -82,7 +83,27 @@ def encode_video(
     progress: Progress | None = None,
     timings: Timings | None = None,
 ) -> EncodedVideo:
-    """Decode and encode a planned video, and rank its tokens. The encoder's weights must be loaded.
+    """Encode a planned video and keep every row; see ``encode_clip``."""
+    from evs_cli.core.streaming import AllTokens
+
+    rows = AllTokens(plan.encode.token_grid_thw[0])
+    clip = encode_clip(plan, encoder, settings, rows, options, progress=progress, timings=timings)
+    return EncodedVideo(**vars(clip), levels=rows.levels)
+
+
+def encode_clip(
+    plan: ClipPlan,
+    encoder: VideoEncoder,
+    settings: EncodeSettings,
+    sink: TokenSink,
+    options: EncodeOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    timings: Timings | None = None,
+) -> EncodedClip:
+    """Decode and encode a planned video, rank its tokens, and hand them to ``sink`` as they come.
+
+    The encoder's weights must be loaded.
 
     Raises:
         VideoError: no sampled frame decodes.
@@ -90,7 +111,7 @@ def encode_video(
     """
     progress, timings = progress or SilentProgress(), timings or Timings()
     options = options or EncodeOptions()
-    run = _EncodeRun(plan, encoder, settings, progress, timings)
+    run = _EncodeRun(plan, encoder, settings, sink, progress, timings)
     run.consume()
     actual = plan.encode
     if len(run.positions) < len(plan.selection.frame_indices):
@@ -104,11 +125,10 @@ def encode_video(
             f"cannot place the tokens of {encoder.source.name}: the grid came out as {ranking.token_grid_thw}, "
             f"{actual.token_grid_thw} was planned."
         )
-    return EncodedVideo(
+    return EncodedClip(
         plan=plan,
         actual=actual,
         frame_indices=plan.selection.frame_indices[run.positions],
-        levels=run.levels(),
         extra_embeddings=run.extra_embeddings(),
         ranking=ranking,
         own_ranking=run.own_ranking(),
@@ -120,20 +140,23 @@ def encode_video(
 
 
 class _EncodeRun:
-    """One pass over the frames: decode, encode, score, keep the embeddings on the CPU."""
+    """One pass over the frames: decode, encode, score, hand the rows to the sink."""
 
     def __init__(
         self,
         plan: ClipPlan,
         encoder: VideoEncoder,
         settings: EncodeSettings,
+        sink: TokenSink,
         progress: Progress,
         timings: Timings,
     ) -> None:
+        import torch
+
         from evs_cli.core.dissimilarity import DissimilarityScorer
 
         self.plan, self.encoder, self.settings = plan, encoder, settings
-        self.progress, self.timings = progress, timings
+        self.sink, self.progress, self.timings = sink, progress, timings
         self.scorer = DissimilarityScorer(score_dtype=settings.score_dtype)
         # Beside another dtype, the embeddings' own: to say how many tokens the choice moves.
         self._own_scorer = None if settings.score_dtype is None else DissimilarityScorer()
@@ -142,9 +165,8 @@ class _EncodeRun:
         self.batch_frames = -(-settings.batch_frames // tubelet) * tubelet
         self.positions: list[int] = []
         self._scores: list[torch.Tensor] = []
-        self._buffers: list[torch.Tensor] = []  # (planned T, h, w, D) a level, filled from the front
-        self._filled = 0
         self._extra: list[torch.Tensor] = []
+        self._no_rows = torch.empty(0)  # (0, D) of the main level, once one has come
 
     def consume(self) -> None:
         """Read, encode and score every sampled frame."""
@@ -205,15 +227,11 @@ class _EncodeRun:
     def _keep(self, tokens: VideoTokens) -> None:
         levels = tokens.levels
         with self.timings.measure("rank"):
-            self._scores.append(self.scorer.update(levels).cpu())
+            scores = self.scorer.update(levels).cpu()
+            self._scores.append(scores)
             self._score_as_own(levels)
-        num_frames = levels[0].shape[0]
-        if not self._buffers:
-            planned = self.plan.encode.token_grid_thw[0]
-            self._buffers = [level.new_empty((planned, *level.shape[1:]), device="cpu") for level in levels]
-        for buffer, level in zip(self._buffers, levels, strict=True):
-            buffer[self._filled : self._filled + num_frames] = level
-        self._filled += num_frames
+            self.sink.add(tuple(level.cpu() for level in levels), scores)
+        self._no_rows = levels[0].new_empty((0, levels[0].shape[-1]), device="cpu")
         if tokens.extra is not None:
             self._extra.append(tokens.extra.cpu())
 
@@ -227,18 +245,13 @@ class _EncodeRun:
             self._own_scorer = None
             self._own_scores.clear()
 
-    def levels(self) -> tuple[torch.Tensor, ...]:
-        """The embeddings, (T, h, w, D) a level."""
-        return tuple(buffer[: self._filled] for buffer in self._buffers)
-
     def extra_embeddings(self) -> torch.Tensor:
         """(E, D) rows that are no grid token, in the order of their placeholders."""
         import torch
 
         closing = self.encoder.closing_rows()
         rows = self._extra if closing is None else [*self._extra, closing.cpu()]
-        main = self._buffers[0]
-        return torch.cat(rows) if rows else main.new_empty((0, main.shape[-1]))
+        return torch.cat(rows) if rows else self._no_rows
 
     def ranking(self) -> Ranking:
         """The ranking of every token that was encoded."""
