@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.encoders.base import Clip, EncodePlan
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.sampling import FrameSelection
@@ -39,13 +40,43 @@ class ClipPlan:
         return (*self.video.warnings, *self.selection.notes, *self.encode.notes)
 
 
+@dataclass(frozen=True)
+class ClipCounts:
+    """The counts that settle all others at every rate; those of the plan outlive it, in a file."""
+
+    num_sampled_frames: int
+    """S."""
+    token_grid_thw: tuple[int, int, int]
+    sequence_length: int
+    """L before pruning."""
+
+    @classmethod
+    def of(cls, plan: EncodePlan) -> ClipCounts:
+        """The counts of a plan."""
+        return cls(len(plan.pts_seconds), plan.token_grid_thw, plan.sequence_length())
+
+    def at(self, q: float) -> dict[str, Any]:
+        """All counts at rate q, as the artifact records them; with a floor, the tokens kept are at most these."""
+        num_frames, height, width = self.token_grid_thw
+        total = num_frames * height * width
+        retained = compute_retained_tokens_count(height * width, num_frames, q)
+        return {
+            "num_sampled_frames": self.num_sampled_frames,
+            "token_grid_thw": list(self.token_grid_thw),
+            "total_tokens": total,
+            "retained_tokens": retained,
+            "sequence_length": self.sequence_length - total + retained,
+        }
+
+
 @dataclass(frozen=True, eq=False)
 class EncodedClip:
     """What an encoding tells but for its rows; with the rows a rate keeps, ``assemble`` makes the pruned video."""
 
-    plan: ClipPlan
+    planned: ClipCounts
+    """Of all sampled frames; of ``actual`` unless the file is damaged."""
     actual: EncodePlan
-    """The plan of the frames that decoded; ``plan.encode`` itself unless the file is damaged."""
+    """The plan of the frames that decoded."""
     frame_indices: np.ndarray[Any, np.dtype[np.int64]]
     """(S,) indices of the sampled frames that decoded."""
     extra_embeddings: torch.Tensor
@@ -115,9 +146,9 @@ class EncodedClip:
             seed=rule.seed if rule.method == "random" else None,
             noise_tokens=retention.noise_tokens,
             zero_frames=self.zero_frames,
-            planned=counts_of(self.plan.encode, retention.q),
+            planned=self.planned.at(retention.q),
             actual={
-                **counts_of(self.actual, retention.q),
+                **ClipCounts.of(self.actual).at(retention.q),
                 "retained_tokens": retained,
                 "sequence_length": len(sequence.input_ids),
             },
@@ -139,14 +170,3 @@ class EncodedVideo(EncodedClip):
         rule = rule or RetentionRule()
         retention = rule.retain(self.ranking, q)
         return self.assemble(retention, rule, [retention.select(level) for level in self.levels])
-
-
-def counts_of(plan: EncodePlan, q: float) -> dict[str, Any]:
-    """The counts of a plan at rate q, as the artifact records them; with a floor, the tokens kept are at most these."""
-    return {
-        "num_sampled_frames": len(plan.pts_seconds),
-        "token_grid_thw": list(plan.token_grid_thw),
-        "total_tokens": plan.total_tokens,
-        "retained_tokens": plan.retained_tokens(q),
-        "sequence_length": plan.sequence_length(q),
-    }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evs_cli.encoded_video import ClipPlan, EncodedClip, EncodedVideo
+from evs_cli.encoded_video import ClipCounts, ClipPlan, EncodedClip, EncodedVideo
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, Runtime
 from evs_cli.errors import ModelError, UsageError
@@ -126,7 +126,7 @@ def encode_clip(
             f"{actual.token_grid_thw} was planned."
         )
     return EncodedClip(
-        plan=plan,
+        planned=ClipCounts.of(plan.encode),
         actual=actual,
         frame_indices=plan.selection.frame_indices[run.positions],
         extra_embeddings=run.extra_embeddings(),

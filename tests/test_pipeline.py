@@ -15,6 +15,7 @@ from video_files import video
 import evs_cli
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.video_tokens import VideoTokens
+from evs_cli.encoded_video import ClipCounts
 from evs_cli.encoders import embedded
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.encoders.plain import PlainFrameEncoder
@@ -163,7 +164,7 @@ def test_masks_nest():
 def test_the_plan_is_the_run(name):
     plan = plan_video(video(name), dinov2(), SamplingRequest(num_frames=5), EncodeOptions(size=42))
     encoded = encode(video(name), num_frames=5, size=42)
-    assert encoded.actual is encoded.plan.encode
+    assert encoded.planned == ClipCounts.of(encoded.actual)
     for q in (0.0, 0.7):
         pruned = encoded.prune(q)
         check_counts(pruned)
@@ -266,10 +267,12 @@ def damaged_clip(folder):
 def test_a_damaged_video_shrinks(tmp_path_factory):
     path = damaged_clip(tmp_path_factory.getbasetemp())
     listener = Listener()
+    plan = plan_video(path, dinov2(), SamplingRequest(num_frames=20), EncodeOptions(size=42))
     encoded = encode(path, num_frames=20, size=42, progress=listener)
     lost = 20 - encoded.actual.token_grid_thw[0]
     assert lost == 5
-    assert encoded.actual.frame_size == encoded.plan.encode.frame_size
+    assert encoded.actual.frame_size == plan.encode.frame_size
+    assert encoded.planned == ClipCounts.of(plan.encode)
     assert encoded.frame_indices.tolist() == [k for k in range(20) if not 8 <= k < 13]
     pruned = encoded.prune(0.7)
     check_counts(pruned)
@@ -288,13 +291,14 @@ def test_a_damaged_video_shrinks(tmp_path_factory):
 @pytest.mark.parametrize("name", ["truncated.mp4", "corrupt.mp4"])
 def test_a_file_that_is_cut_or_holds_noise(name):
     """What decodes is served, and never more than planned."""
+    plan = plan_video(video(name), dinov2(), SamplingRequest(num_frames=60), EncodeOptions(size=28))
     encoded = encode(video(name), num_frames=60, size=28)
     pruned = encoded.prune(0.7)
     check_counts(pruned)
     assert 0 < pruned.actual["num_sampled_frames"] <= pruned.planned["num_sampled_frames"] <= 60
     assert pruned.actual["num_sampled_frames"] < 60
     assert pruned.actual["retained_tokens"] <= pruned.planned["retained_tokens"]
-    assert encoded.actual.frame_size == encoded.plan.encode.frame_size
+    assert encoded.actual.frame_size == plan.encode.frame_size
     again = encode(video(name), num_frames=60, size=28).prune(0.7)
     assert torch.equal(again.frame_indices, pruned.frame_indices)
 

@@ -71,7 +71,7 @@ class PrunedVideo:
     zero_frames: tuple[int, ...]
     """Frames that hold an all-zero token; the rule counts such tokens as new."""
     planned: Mapping[str, Any]
-    """Counts known before decoding; see ``counts_of``."""
+    """Counts known before decoding; see ``ClipCounts.at``."""
     actual: Mapping[str, Any]
     """The same counts of what decoded; they differ for damaged files alone."""
     provenance: Mapping[str, Any]
