@@ -16,12 +16,12 @@ PACKAGE = ROOT / "evs_cli"
 
 # Design, section 3: imports go down this list of parts of evs_cli, from the last line to the first.
 LAYERS = (
-    {"_version", "errors", "progress", "output_file", "record_checks"},
+    {"_version", "errors", "progress", "output_file", "record_checks", "file_kinds"},
     {"core"},
     {"video", "encoders"},
     {"encoded_video", "pipeline", "provenance", "session"},
     {
-        *("artifact", "artifact_checks", "sweep", "prune_job", "api", "quality"),
+        *("artifact", "artifact_checks", "encoding_file", "sweep", "prune_job", "api", "quality"),
         *("budget", "budget_job", "fit", "cost", "integration"),
     },
     {"report", "console"},

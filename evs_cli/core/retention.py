@@ -96,11 +96,14 @@ class Ranking:
     @cached_property
     def rank(self) -> torch.Tensor:
         """(T, h, w) int64: place of each token, 0 first. ``rank < K`` is the mask at K. Costs one stable sort."""
-        flat = self.dissimilarity.flatten()
-        order = torch.argsort(flat, descending=True, stable=True)
+        order = self.order()
         rank = torch.empty_like(order)
-        rank[order] = torch.arange(flat.numel(), device=order.device)
+        rank[order] = torch.arange(len(order), device=order.device)
         return rank.view(self.dissimilarity.shape)
+
+    def order(self) -> torch.Tensor:
+        """(N,) int64: the tokens, counted in (t, h, w) order, by rank. Costs one stable sort."""
+        return torch.argsort(self.dissimilarity.flatten(), descending=True, stable=True)
 
     def retained_tokens(self, q: float) -> int:
         """K at rate q for this grid."""
