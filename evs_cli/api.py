@@ -54,7 +54,7 @@ def prune_video(
         artifact.check_output_path(Path(output), overwrite=overwrite)
     session = Session(make_request(**request))
     rate, _ = session.pruning_rate(q)
-    pruned = session.encode(video).prune(rate, session.rule)
+    pruned = session.retain(video, [rate]).prune(rate)
     if output is not None:
         artifact.save(pruned, output, overwrite=overwrite)
     return pruned
@@ -74,7 +74,7 @@ def sweep_video(
     for q in rates:
         check_pruning_rate(q)
     session = Session(make_request(**request))
-    encoded = session.encode(video)
+    encoded = session.encode(video) if with_quality else session.score(video)
     return sweep(encoded, rates, session.rule, encoder=session.encoder, with_quality=with_quality)
 
 

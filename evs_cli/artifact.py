@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 SUFFIXES = (".pt", ".safetensors")
 _METADATA_KEY = "evs"  # safetensors metadata: one key, JSON with sorted keys
+_SAFETENSORS_DTYPES = {
+    **{"int64": "I64", "float64": "F64", "float32": "F32", "int32": "I32"},
+    **{"bfloat16": "BF16", "float16": "F16", "bool": "BOOL"},
+}
+"""The format's names of torch's dtypes, in the order its own library puts tensors in a file: the widest first, so that
+each begins at a multiple of its item size."""
 _LEVEL_PREFIX, _INPUT_PREFIX = "deepstack_embeddings.", "token_inputs."
 
 
@@ -128,11 +134,27 @@ def _write_pt(record: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def _write_safetensors(record: dict[str, Any], file: IO[bytes]) -> None:
-    from safetensors.torch import save as serialize
+    """The very bytes of safetensors' own ``save``, which holds all of them twice in memory; here tensors are written
+    from where they lie.
+    """
+    import torch
 
     tensors, rest = _split_tensors(record)
-    metadata = {_METADATA_KEY: json.dumps(rest, sort_keys=True, allow_nan=False)}
-    file.write(serialize(tensors, metadata=metadata))
+    dtypes = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()}
+    order = list(_SAFETENSORS_DTYPES)
+    names = sorted(tensors, key=lambda name: (order.index(dtypes[name]), name))
+    header: dict[str, Any] = {"__metadata__": {_METADATA_KEY: json.dumps(rest, sort_keys=True, allow_nan=False)}}
+    end = 0
+    for name in names:
+        start, end = end, end + tensors[name].nbytes
+        shape = list(tensors[name].shape)
+        header[name] = {"dtype": _SAFETENSORS_DTYPES[dtypes[name]], "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in names:
+        if tensors[name].numel():  # torch does not view an empty tensor as bytes
+            file.write(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _split_tensors(record: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

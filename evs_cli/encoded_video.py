@@ -1,7 +1,7 @@
 """A video encoded once: the plan it follows, the ranking of its tokens, and the rows that were kept of them.
 
-``EncodedClip`` is all but the rows, whatever a sink did with those; ``EncodedVideo`` has every row beside, so that
-any rate is made from it.
+``EncodedClip`` is all but the rows, whatever a sink did with those. ``EncodedVideo`` has every row beside, so that any
+rate is made from it; ``RetainedVideo`` has those that the rates asked for keep.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.encoders.base import Clip, EncodePlan
+from evs_cli.errors import UsageError
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.sampling import FrameSelection
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.core.retention import Ranking, Retention
+    from evs_cli.core.streaming import RetainedRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,3 +172,28 @@ class EncodedVideo(EncodedClip):
         rule = rule or RetentionRule()
         retention = rule.retain(self.ranking, q)
         return self.assemble(retention, rule, [retention.select(level) for level in self.levels])
+
+
+@dataclass(frozen=True, eq=False)
+class RetainedVideo(EncodedClip):
+    """An encoding with the rows that some rates keep; ``prune`` serves those rates, and every higher one."""
+
+    rule: RetentionRule
+    """What chose the rows."""
+    rows: RetainedRows
+
+    def prune(self, q: float) -> PrunedVideo:
+        """The pruned video at rate q; at the lowest rate it holds the very rows, not copied.
+
+        Raises:
+            UsageError: a rate that keeps more than the rows that are there.
+        """
+        retention = self.rule.retain(self.ranking, q)
+        is_kept = retention.retention_mask.flatten()[self.rows.positions]
+        if int(is_kept.sum()) < retention.retained_tokens:
+            raise UsageError(
+                f"Invalid pruning rate {q!r}: it keeps {retention.retained_tokens:,} rows, "
+                f"{len(is_kept):,} were retained. Expected one of the rates they were retained for."
+            )
+        levels = self.rows.levels if bool(is_kept.all()) else tuple(level[is_kept] for level in self.rows.levels)
+        return self.assemble(retention, self.rule, levels)

@@ -7,13 +7,15 @@ to watch passes a ``Progress``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evs_cli.encoded_video import ClipCounts, ClipPlan, EncodedClip, EncodedVideo
+from evs_cli.encoded_video import ClipCounts, ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, Runtime
 from evs_cli.errors import ModelError, UsageError
+from evs_cli.memory import free_memory_bytes
 from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.provenance import provenance_of
 from evs_cli.video.info import probe_video
@@ -23,6 +25,7 @@ from evs_cli.video.source import VideoSource
 if TYPE_CHECKING:
     import torch
 
+    from evs_cli.core.methods import RetentionRule
     from evs_cli.core.retention import Ranking
     from evs_cli.core.streaming import TokenSink
     from evs_cli.core.video_tokens import VideoTokens
@@ -86,9 +89,38 @@ def encode_video(
     """Encode a planned video and keep every row; see ``encode_clip``."""
     from evs_cli.core.streaming import AllTokens
 
-    rows = AllTokens(plan.encode.token_grid_thw[0])
+    rows = AllTokens(plan.encode.token_grid_thw[0], free_bytes=free_memory_bytes())
     clip = encode_clip(plan, encoder, settings, rows, options, progress=progress, timings=timings)
     return EncodedVideo(**vars(clip), levels=rows.levels)
+
+
+def retain_video(
+    plan: ClipPlan,
+    encoder: VideoEncoder,
+    settings: EncodeSettings,
+    rates: Sequence[float],
+    rule: RetentionRule,
+    options: EncodeOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    timings: Timings | None = None,
+) -> RetainedVideo:
+    """Encode a planned video and keep the rows that some rate keeps, at least one; see ``encode_clip``.
+
+    Memory grows with those rows, not with the video: see ``StreamingRetention``.
+    """
+    from evs_cli.core.streaming import StreamingRetention
+
+    planned = plan.encode.token_grid_thw
+    retention = StreamingRetention(
+        rule.most_rows(planned, rates),
+        min_dissimilarity=rule.min_dissimilarity,
+        scores=rule.own_scores(planned),
+        free_bytes=free_memory_bytes(),
+    )
+    clip = encode_clip(plan, encoder, settings, retention, options, progress=progress, timings=timings)
+    rows = retention.finish(rule.most_rows(clip.actual.token_grid_thw, rates))
+    return RetainedVideo(**vars(clip), rule=rule, rows=rows)
 
 
 def encode_clip(

@@ -126,11 +126,11 @@ def _dry(base: PruneOutcome, session: Session) -> PruneOutcome:
 
 def _prune(base: PruneOutcome, session: Session, overwrite: bool) -> PruneOutcome:
     with opened(base.video) as source:
-        encoded = session.encode(source)
-    timings = Timings(dict(encoded.timings_seconds))
+        retained = session.retain(source, [base.q])
+    timings = Timings(dict(retained.timings_seconds))
     with timings.measure("rank"):
-        pruned = encoded.prune(base.q, session.rule)
-    if moved := encoded.tokens_moved_by_score_dtype(base.q):
+        pruned = retained.prune(base.q)
+    if moved := retained.tokens_moved_by_score_dtype(base.q):
         session.progress.notice(
             f"{base.video}: scored in {session.request.score_dtype}, {moved:,} of {pruned.retained_tokens:,} kept "
             "tokens are others than in the embeddings' own dtype."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -17,14 +17,21 @@ from pathlib import Path
 from typing import TypeVar
 
 from evs_cli._version import __version__
-from evs_cli.encoded_video import ClipPlan, EncodedVideo
+from evs_cli.encoded_video import ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, resolve_runtime
 from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import EvsError, ModelError, ModelLoadError, UsageError
-from evs_cli.pipeline import DEFAULT_PRUNING_RATE, EncodeSettings, encode_video, plan_video
+from evs_cli.pipeline import (
+    DEFAULT_PRUNING_RATE,
+    EncodeSettings,
+    encode_clip,
+    encode_video,
+    plan_video,
+    retain_video,
+)
 from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.video.decoder import Decoder, check_decoder
 from evs_cli.video.sampling import SamplingRequest
@@ -170,7 +177,37 @@ class Session:
         return plan_video(source, self.encoder, self.request.sampling, self.request.options, timings=timings)
 
     def encode(self, source: VideoSource) -> EncodedVideo:
-        """Plan, decode and encode one video; the first one loads the weights."""
+        """Plan, decode and encode one video, every row kept; the first one loads the weights."""
+        plan, timings = self._planned(source)
+        return encode_video(
+            plan, self.encoder, self.settings, self.request.options, progress=self.progress, timings=timings
+        )
+
+    def retain(self, source: VideoSource, rates: Sequence[float]) -> RetainedVideo:
+        """As ``encode``, but the rows that some of ``rates`` keep are all that is kept."""
+        plan, timings = self._planned(source)
+        return retain_video(
+            plan,
+            self.encoder,
+            self.settings,
+            rates,
+            self.rule,
+            self.request.options,
+            progress=self.progress,
+            timings=timings,
+        )
+
+    def score(self, source: VideoSource) -> EncodedClip:
+        """As ``encode``, but no row is kept."""
+        from evs_cli.core.streaming import NoTokens
+
+        plan, timings = self._planned(source)
+        return encode_clip(
+            plan, self.encoder, self.settings, NoTokens(), self.request.options, progress=self.progress, timings=timings
+        )
+
+    def _planned(self, source: VideoSource) -> tuple[ClipPlan, Timings]:
+        """The plan of a video, its notes told and the weights loaded."""
         timings = Timings()
         self.progress.stage("plan")
         plan = self.plan(source, timings)
@@ -185,6 +222,4 @@ class Session:
                 f"weights: read {read.bytes_read:,} of {read.bytes_total:,} bytes "
                 f"({read.bytes_read / read.bytes_total:.1%}), {read.files_read} of {read.files_total} files"
             )
-        return encode_video(
-            plan, self.encoder, self.settings, self.request.options, progress=self.progress, timings=timings
-        )
+        return plan, timings

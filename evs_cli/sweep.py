@@ -1,6 +1,6 @@
 """One encoding, many rates: what each rate keeps, costs and loses.
 
-In: an ``EncodedVideo`` and rates. Out: a ``SweepRow`` a rate, all from the one ranking; nothing is encoded or sorted
+In: an ``EncodedClip`` and rates. Out: a ``SweepRow`` a rate, all from the one ranking; nothing is encoded or sorted
 twice.
 """
 
@@ -19,7 +19,7 @@ from evs_cli.errors import EvsError, UsageError
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.retention import Retention
-    from evs_cli.encoded_video import EncodedVideo
+    from evs_cli.encoded_video import EncodedClip
     from evs_cli.encoders.base import VideoEncoder
     from evs_cli.progress import Progress
     from evs_cli.quality import Quality
@@ -65,7 +65,7 @@ class SweepRow:
 
 
 def sweep(
-    encoded: EncodedVideo,
+    encoded: EncodedClip,
     rates: Sequence[float],
     rule: RetentionRule | None = None,
     *,
@@ -76,7 +76,7 @@ def sweep(
     """A row a rate, in the order given; by EVS unless ``rule`` says otherwise.
 
     Args:
-        encoded: the video.
+        encoded: the video; its rows are read for ``with_quality`` alone, which takes an ``EncodedVideo``.
         rates: rates, each ``0 <= q < 1``.
         rule: how tokens are chosen.
         encoder: the model, for what a prompt costs it; None leaves that out.
@@ -85,6 +85,7 @@ def sweep(
 
     Raises:
         UsageError: a rate outside [0, 1).
+        TypeError: ``with_quality`` of an encoding whose rows are not there.
     """
     from evs_cli.core.methods import RetentionRule
 
@@ -99,7 +100,7 @@ def sweep(
 
 
 def _row(
-    encoded: EncodedVideo,
+    encoded: EncodedClip,
     retention: Retention,
     encoder: VideoEncoder | None,
     context_limit: int | None,
@@ -113,8 +114,11 @@ def _row(
     cost = None if report is None else report.pruned
     quality = None
     if with_quality:
+        from evs_cli.encoded_video import EncodedVideo
         from evs_cli.quality import measure_quality
 
+        if not isinstance(encoded, EncodedVideo):
+            raise TypeError(f"quality is measured on all rows of an EncodedVideo, this is {type(encoded).__name__}")
         quality = measure_quality(encoded.levels[0], retention.retention_mask)
     return SweepRow(
         q=retention.q,
@@ -196,7 +200,7 @@ def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
 def _sweep_one(session: Session, job: SweepJob, item: tuple[str, VideoSource]) -> SweepOutcome:
     video, source = item
     rows = sweep(
-        session.encode(source),
+        session.encode(source) if job.with_quality else session.score(source),
         job.rates,
         session.rule,
         encoder=session.encoder,

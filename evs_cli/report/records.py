@@ -62,7 +62,7 @@ def plan_counts(plan: ClipPlan, q: float) -> dict[str, Any]:
 
 def pruned_counts(pruned: PrunedVideo) -> dict[str, Any]:
     """The counts of a pruned video."""
-    norms = pruned.embeddings.float().norm(dim=1)
+    norms = pruned.embedding_norms()
     return {
         "video_grid_thw": list(pruned.video_grid_thw),
         "token_grid_thw": list(pruned.token_grid_thw),
