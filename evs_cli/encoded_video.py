@@ -100,6 +100,14 @@ class EncodedClip:
         ours, own = self.ranking.at(q).retention_mask, self.own_ranking.at(q).retention_mask
         return int((ours & ~own).sum())
 
+    def rows_of(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
+        """``(n, D)`` rows of tokens ``(n,)`` int64, counted in (t, h, w) order; level 0 is the main one.
+
+        Raises:
+            TypeError: an encoding without rows.
+        """
+        raise TypeError(f"rows were asked of {type(self).__name__}, which has none. Expected an EncodedVideo.")
+
     def assemble(self, retention: Retention, rule: RetentionRule, rows: Sequence[torch.Tensor]) -> PrunedVideo:
         """The pruned video of a retention.
 
@@ -164,6 +172,10 @@ class EncodedVideo(EncodedClip):
 
     levels: tuple[torch.Tensor, ...]
     """One (T, h, w, D) tensor a level on the CPU, the main one first."""
+
+    def rows_of(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
+        """See ``EncodedClip.rows_of``."""
+        return self.levels[level].flatten(0, 2)[tokens]
 
     def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
         """The pruned video at rate q, ``0 <= q < 1``; by EVS unless ``rule`` says otherwise."""

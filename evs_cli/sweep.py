@@ -17,10 +17,10 @@ from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
 from evs_cli.errors import EvsError, UsageError
 
 if TYPE_CHECKING:
+    from evs_cli.budget import CostedModel
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.retention import Retention
     from evs_cli.encoded_video import EncodedClip
-    from evs_cli.encoders.base import VideoEncoder
     from evs_cli.progress import Progress
     from evs_cli.quality import Quality
     from evs_cli.session import Session, SessionRequest
@@ -69,17 +69,17 @@ def sweep(
     rates: Sequence[float],
     rule: RetentionRule | None = None,
     *,
-    encoder: VideoEncoder | None = None,
+    encoder: CostedModel | None = None,
     context_limit: int | None = None,
     with_quality: bool = False,
 ) -> list[SweepRow]:
     """A row a rate, in the order given; by EVS unless ``rule`` says otherwise.
 
     Args:
-        encoded: the video; its rows are read for ``with_quality`` alone, which takes an ``EncodedVideo``.
+        encoded: the video; its rows are read for ``with_quality`` alone.
         rates: rates, each ``0 <= q < 1``.
         rule: how tokens are chosen.
-        encoder: the model, for what a prompt costs it; None leaves that out.
+        encoder: the model, or what a file tells of it, for what a prompt costs it; None leaves that out.
         context_limit: longest sequence; None takes the model's own.
         with_quality: whether to measure coverage and drift too, which reads the embeddings once a rate.
 
@@ -102,7 +102,7 @@ def sweep(
 def _row(
     encoded: EncodedClip,
     retention: Retention,
-    encoder: VideoEncoder | None,
+    encoder: CostedModel | None,
     context_limit: int | None,
     with_quality: bool,
 ) -> SweepRow:
@@ -114,12 +114,9 @@ def _row(
     cost = None if report is None else report.pruned
     quality = None
     if with_quality:
-        from evs_cli.encoded_video import EncodedVideo
-        from evs_cli.quality import measure_quality
+        from evs_cli.quality import quality_of_rows
 
-        if not isinstance(encoded, EncodedVideo):
-            raise TypeError(f"quality is measured on all rows of an EncodedVideo, this is {type(encoded).__name__}")
-        quality = measure_quality(encoded.levels[0], retention.retention_mask)
+        quality = quality_of_rows(encoded.rows_of, retention.retention_mask)
     return SweepRow(
         q=retention.q,
         retained_tokens=retained,

@@ -77,7 +77,7 @@ def test_any_rate_is_a_fresh_prune(tmp_path, drawn, q, is_remote):
         assert encoding.size_bytes == size
         for rate in (q, 0.0):
             assert_same(encoding.at(rate), encoded.prune(rate))
-        assert encoding.clip.tokens_moved_by_score_dtype(q) == encoded.tokens_moved_by_score_dtype(q)
+        assert encoding.video.tokens_moved_by_score_dtype(q) == encoded.tokens_moved_by_score_dtype(q)
     path.unlink()
 
 
@@ -149,7 +149,7 @@ def test_rows_may_be_asked_for_twice_and_in_any_order(tmp_path):
         for tokens in ([3, 3, 3], [35, 0, 7, 0], [0, 2, 2], list(range(36)), []):
             index = torch.tensor(tokens, dtype=torch.int64)
             for level in (0, 1):
-                assert torch.equal(encoding.rows(index, level), encoded.levels[level].reshape(36, 5)[index])
+                assert torch.equal(encoding.video.rows_of(index, level), encoded.levels[level].reshape(36, 5)[index])
 
 
 def test_rows_outlive_the_file(tmp_path):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from evs_cli.encoded_video import EncodedClip
 from evs_cli.encoders.source import ModelSource
 from evs_cli.encoding_file.byte_source import ByteSource, open_bytes
 from evs_cli.encoding_file.checks import check_clip, check_store, check_tensors, check_values
@@ -36,6 +38,33 @@ _BLOCK_BYTES = 32 << 20  # of one read: memory beside the rows that are kept
 _GAP_BYTES = 1 << 16  # rows nearer than this are read in one go, the gap with them; a prefix has no gaps
 
 
+@dataclass(frozen=True, eq=False)
+class StoredVideo(EncodedClip):
+    """An encoding whose rows lie in a file; ``prune`` serves any rate from it, and reads what that rate keeps."""
+
+    read_rows: Callable[[torch.Tensor, int], torch.Tensor]
+    """See ``EncodedClip.rows_of``."""
+    num_levels: int
+    """Levels that are stored."""
+
+    def rows_of(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
+        """See ``EncodedClip.rows_of``.
+
+        Raises:
+            ArtifactError: they cannot be read, or hold NaN or infinite values.
+        """
+        return self.read_rows(tokens, level)
+
+    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
+        """The pruned video at rate q; see ``Encoding.at``."""
+        from evs_cli.core.methods import RetentionRule
+
+        rule = rule or RetentionRule()
+        retention = rule.retain(self.ranking, q)
+        tokens = retention.retention_mask.flatten().nonzero().flatten()
+        return self.assemble(retention, rule, [self.rows_of(tokens, level) for level in range(self.num_levels)])
+
+
 class Encoding:
     """An open file of ``evs encode``; made by ``open_encoding``, closed by ``close`` or at the end of a ``with``."""
 
@@ -55,8 +84,9 @@ class Encoding:
             small = {name: entry for name, entry in header.entries.items() if name not in self._rows}
             tensors = _read_small(source, small)
             check_tensors(record, tensors, self.store)
-            self.clip = check_clip(record, tensors, self.store)
-            """All of the encoding but its rows."""
+            clip = check_clip(record, tensors, self.store)
+            self.video = StoredVideo(**vars(clip), read_rows=self._read_level, num_levels=len(self.store.dims))
+            """The encoding itself."""
         except Fault as fault:
             raise ArtifactError(
                 f"cannot use {self.name}: {fault}.", hint="It is damaged or was changed; encode the video again."
@@ -89,21 +119,17 @@ class Encoding:
     @property
     def ranking(self) -> Ranking:
         """The ranking of every token."""
-        return self.clip.ranking
+        return self.video.ranking
 
     @property
     def plan(self) -> EncodePlan:
         """The plan of the frames that were encoded: every count before pruning."""
-        return self.clip.actual
+        return self.video.actual
 
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What made it."""
-        return self.clip.provenance
-
-    def row_bytes(self) -> int:
-        """Bytes that one token takes in the file, all levels."""
-        return sum(entry.row_bytes for entry in self._rows.values())
+        return self.video.provenance
 
     def at(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
         """The pruned video at rate q, ``0 <= q < 1``; by EVS unless ``rule`` says otherwise.
@@ -115,27 +141,10 @@ class Encoding:
             UsageError: a rate outside [0, 1).
             ArtifactError: rows that cannot be read or are damaged.
         """
-        from evs_cli.core.methods import RetentionRule
+        return self.video.prune(q, rule)
 
-        rule = rule or RetentionRule()
-        retention = rule.retain(self.ranking, q)
-        tokens = retention.retention_mask.flatten().nonzero().flatten()
-        levels = [self.rows(tokens, level) for level in range(len(self.store.dims))]
-        return self.clip.assemble(retention, rule, levels)
-
-    def rows(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
-        """Rows of some tokens, in the dtype they were encoded in.
-
-        Args:
-            tokens: ``(n,)`` int64 tokens, counted in (t, h, w) order.
-            level: 0 is the main one.
-
-        Returns:
-            ``(n, D)``, a row a token.
-
-        Raises:
-            ArtifactError: they cannot be read, or hold NaN or infinite values.
-        """
+    def _read_level(self, tokens: torch.Tensor, level: int) -> torch.Tensor:
+        """``(n, D)`` rows of tokens ``(n,)``, in the dtype they were encoded in."""
         ranks = self.ranking.rank.flatten()[tokens]
         name = level_name(level)
         scales = self._scales[name]

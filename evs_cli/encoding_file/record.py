@@ -68,6 +68,14 @@ class StoreFacts:
     """Of each stored level; None where rows lie as they were encoded."""
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of one token's rows in the file, all levels; scales stand in front."""
+        import torch
+
+        itemsize: int = getattr(torch, self.dtype).itemsize
+        return sum(self.dims) * itemsize
+
+    @property
     def losses(self) -> dict[str, Any]:
         """What a pruned video's provenance must tell; empty where its rows are those of a fresh encoding."""
         told: dict[str, Any] = {}
