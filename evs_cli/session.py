@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from evs_cli._version import __version__
 from evs_cli.encoded_video import ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
@@ -36,6 +36,9 @@ from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.video.decoder import Decoder, check_decoder
 from evs_cli.video.sampling import SamplingRequest
 from evs_cli.video.source import VideoSource
+
+if TYPE_CHECKING:
+    from evs_cli.core.streaming import TokenSink
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -201,9 +204,19 @@ class Session:
         """As ``encode``, but no row is kept."""
         from evs_cli.core.streaming import NoTokens
 
+        return self.encode_into(source, lambda plan: NoTokens())
+
+    def encode_into(self, source: VideoSource, open_sink: Callable[[ClipPlan], TokenSink]) -> EncodedClip:
+        """As ``encode``, but the rows go to the sink that ``open_sink`` makes for the plan."""
         plan, timings = self._planned(source)
         return encode_clip(
-            plan, self.encoder, self.settings, NoTokens(), self.request.options, progress=self.progress, timings=timings
+            plan,
+            self.encoder,
+            self.settings,
+            open_sink(plan),
+            self.request.options,
+            progress=self.progress,
+            timings=timings,
         )
 
     def _planned(self, source: VideoSource) -> tuple[ClipPlan, Timings]:

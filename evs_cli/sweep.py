@@ -153,7 +153,8 @@ class SweepOutcome:
     """What became of one video with one model."""
 
     video: str
-    model: str
+    model: str | None
+    """As it was named; of an encoding as that tells, None where it could not be read."""
     rows: tuple[SweepRow, ...] = ()
     error: EvsError | None = None
 
@@ -163,6 +164,7 @@ class SweepJob:
     """Videos and models to sweep."""
 
     videos: tuple[str, ...]
+    """Videos, or files of ``evs encode``."""
     requests: tuple[SessionRequest, ...]
     """One a model."""
     rates: tuple[float, ...]
@@ -175,13 +177,17 @@ class SweepJob:
 
 
 def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
-    """Encode each video once a model. A video that fails is an outcome with an error where there are several.
+    """Encode each video once a model, or read each encoding. One that fails of several is an outcome with an error.
 
     Raises:
         ModelError, UsageError: what concerns a model and all its videos.
     """
     from evs_cli.session import Session, one_by_one, opened
+    from evs_cli.stored_session import are_encodings
 
+    if are_encodings(job.videos):
+        yield from _sweep_stored(job, progress)
+        return
     sessions = [Session(request, progress) for request in job.requests]  # a bad one is found before any work
     with ExitStack() as stack:
         sources = {video: stack.enter_context(opened(video)) for video in job.videos}  # standard input comes but once
@@ -207,6 +213,32 @@ def _sweep_one(session: Session, job: SweepJob, item: tuple[str, VideoSource]) -
     return SweepOutcome(video, session.request.model, tuple(rows))
 
 
+def _sweep_stored(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
+    """As ``run_sweep``, of files of ``evs encode``: no model is opened, and no row is read but for the quality."""
+    from evs_cli.session import one_by_one
+    from evs_cli.stored_session import StoredSession
+
+    if len(job.requests) > 1:
+        raise UsageError("--model has no effect on an encoding, which is of one model already. Expected none.")
+    session = StoredSession(job.requests[0], progress)
+
+    def work(path: str) -> SweepOutcome:
+        with session.opened(path) as encoding:
+            rows = sweep(
+                encoding.video,
+                job.rates,
+                session.rule,
+                encoder=encoding.model,
+                context_limit=job.context_limit,
+                with_quality=job.with_quality,
+            )
+            return SweepOutcome(path, encoding.model.source.name, tuple(rows))
+
+    yield from one_by_one(
+        job.videos, work, lambda path, error: SweepOutcome(path, None, error=error), is_single=len(job.videos) == 1
+    )
+
+
 def _failed_sweep(session: Session, item: tuple[str, VideoSource], error: EvsError) -> SweepOutcome:
     return SweepOutcome(item[0], session.request.model, error=error)
 
@@ -215,7 +247,7 @@ def _failed_sweep(session: Session, item: tuple[str, VideoSource], error: EvsErr
 class SweepSummary:
     """One rate of one model over several videos."""
 
-    model: str
+    model: str | None
     q: float
     num_videos: int
     retained_tokens: int
@@ -230,7 +262,7 @@ class SweepSummary:
 
 def summarise(outcomes: Sequence[SweepOutcome]) -> list[SweepSummary]:
     """A row a model and rate over the videos that were encoded."""
-    groups: dict[tuple[str, float], list[SweepRow]] = {}
+    groups: dict[tuple[str | None, float], list[SweepRow]] = {}
     for outcome in outcomes:
         for row in outcome.rows:
             groups.setdefault((outcome.model, row.q), []).append(row)

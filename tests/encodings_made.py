@@ -103,7 +103,7 @@ def make_encoded(
 
 def write(encoded, path, *, chunk=3, store_dtype=None, main_only=False, model=MODEL):
     """Spool the rows of an encoding in chunks of frames and write its file; its size in bytes."""
-    with RowSpool(path, encoded.planned.token_grid_thw[0], store_dtype, main_only=main_only) as spool:
+    with RowSpool(path, store_dtype, main_only=main_only) as spool:
         for start in range(0, encoded.actual.token_grid_thw[0], chunk):
             part = slice(start, start + chunk)
             spool.add(tuple(level[part] for level in encoded.levels), encoded.ranking.dissimilarity[part])

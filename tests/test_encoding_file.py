@@ -215,7 +215,7 @@ def test_nothing_is_left_beside_it(tmp_path):
     path = tmp_path / "new" / "full.safetensors"
     write(make_encoded(), path)
     assert [entry.name for entry in path.parent.iterdir()] == ["full.safetensors"]
-    with row_spool.RowSpool(path, 4) as spool:  # a run that stops before its end
+    with row_spool.RowSpool(path) as spool:  # a run that stops before its end
         spool.add(make_encoded().levels, make_encoded().ranking.dissimilarity)
     assert [entry.name for entry in path.parent.iterdir()] == ["full.safetensors"]
 
@@ -224,7 +224,7 @@ def test_a_disk_that_is_too_small_is_told_at_the_first_rows(tmp_path):
     levels = (torch.ones(1, 100, 100, 1000),)
     with (
         pytest.raises(ArtifactError, match=r"rows need \d+\.\d GB on the way, \d+\.\d GB are free"),
-        row_spool.RowSpool(tmp_path / "full.safetensors", 10**7) as spool,
+        row_spool.RowSpool(tmp_path / "full.safetensors").expecting(10**7) as spool,
     ):
         spool.add(levels, torch.ones(1, 100, 100))
     assert list(tmp_path.iterdir()) == []

@@ -21,8 +21,8 @@ LAYERS = (
     {"video", "encoders"},
     {"encoded_video", "pipeline", "provenance", "session"},
     {
-        *("artifact", "artifact_checks", "encoding_file", "sweep", "prune_job", "api", "quality"),
-        *("budget", "budget_job", "fit", "cost", "integration"),
+        *("artifact", "artifact_checks", "encoding_file", "sweep", "prune_job", "encode_job", "job_outputs"),
+        *("stored_session", "api", "quality", "budget", "budget_job", "fit", "cost", "integration"),
     },
     {"report", "console"},
     {"cli"},
@@ -165,6 +165,7 @@ def run_evs(tmp_path, *arguments, env=None):
         ("--version",),
         ("prune", "--help"),
         ("sweep", "--help"),
+        ("encode", "--help"),
         ("show", "--help"),
         ("models", "--help"),
         ("models",),

@@ -15,6 +15,8 @@ _DEVICES = ("auto", "cpu", "cuda", "mps")
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 _DECODERS = ("pyav", "decord")
 _METHODS = ("evs", "uniform-frames", "random")
+_STORE_DTYPES = ("bfloat16", "float16", "int8", "fp8")
+_LEVELS = ("all", "main")
 
 
 def _static(*values: str) -> Any:
@@ -27,6 +29,13 @@ def _static(*values: str) -> Any:
 
 
 Videos = Annotated[list[str], typer.Argument(metavar="VIDEO", help="Video files; - reads one from standard input.")]
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="VIDEO",
+        help="Video files, or files (or URLs) that `evs encode` wrote; - reads a video from standard input.",
+    ),
+]
 Video = Annotated[str, typer.Argument(metavar="VIDEO", help="A video file; - reads it from standard input.")]
 Model = Annotated[
     str,
@@ -226,6 +235,34 @@ Output = Annotated[
         "--output",
         "-o",
         help="File to write, .pt or .safetensors; a folder for several videos. Default: print only.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+EncodingOutput = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        help="File to write, .safetensors; a folder for several videos.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+StoreDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--store-dtype",
+        help="Dtype of the rows in the file: bfloat16, float16, int8 or fp8 (these two with a scale a row). The error "
+        "is measured and told. Default: the embeddings' own, without any.",
+        autocompletion=_static(*_STORE_DTYPES),
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Levels = Annotated[
+    str,
+    typer.Option(
+        "--levels",
+        help="all, or main to leave further levels (DeepStack) out.",
+        autocompletion=_static(*_LEVELS),
         rich_help_panel=_OUTPUT,
     ),
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -59,6 +60,8 @@ _RUN: Options = {
     "batch_frames": (o.BatchFrames, 16),
 }
 """How it is run: options behind a command's own."""
+_ENCODE: Options = {name: each for name, each in _RUN.items() if name not in ("method", "min_dissimilarity", "seed")}
+"""How a video is encoded where no rate is chosen."""
 _NUMBERS: Options = {
     "frames": (o.Frames, None),
     "height": (o.Height, None),
@@ -89,9 +92,24 @@ def with_model(command: Command) -> Command:
     return _gathering(command, "request", dict, before=_SOURCE, behind=_RUN)
 
 
+def with_encoder(command: Command) -> Command:
+    """As ``with_model``, without what chooses tokens: for commands that keep them all."""
+    return _gathering(command, "request", dict, before=_SOURCE, behind=_ENCODE)
+
+
 def with_models(command: Command) -> Command:
     """As ``with_model``, but ``--model`` may be given again: ``model`` is a list, or None, in ``request``."""
     return _gathering(command, "request", dict, before={**_SOURCE, "model": (o.Models, None)}, behind=_RUN)
+
+
+def without_environment(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request asks for but for what the environment asks: of that an encoding in place of a video is free."""
+    variables = {"model": "EVS_MODEL", "device": "EVS_DEVICE"}
+    return {
+        name: value
+        for name, value in request.items()
+        if name not in variables or value != os.environ.get(variables[name])
+    }
 
 
 def _gathering(

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 NAMES: Mapping[torch.dtype, str] = {
     **{torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"},
     **{torch.int64: "I64", torch.int32: "I32", torch.int8: "I8", torch.float8_e4m3fn: "F8_E4M3"},
+    torch.bool: "BOOL",
 }
-"""The container's name of each dtype that the file of an encoding may hold."""
+"""The container's name of each dtype that files of evs hold."""
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in NAMES.items()}
 """By the container's name."""
 

@@ -18,14 +18,14 @@ import torch
 
 from evs_cli.encoded_video import EncodedClip
 from evs_cli.encoders.source import ModelSource
-from evs_cli.encoding_file.byte_source import ByteSource, open_bytes
+from evs_cli.encoding_file.byte_source import ByteSource, is_url, open_bytes
 from evs_cli.encoding_file.checks import check_clip, check_store, check_tensors, check_values
 from evs_cli.encoding_file.container import LENGTH_BYTES, Header, TensorEntry, header_bytes, read_header
 from evs_cli.encoding_file.dtypes import DTYPES, tensor_of
 from evs_cli.encoding_file.record import SCALE_SUFFIX, SCHEMA_VERSION, StoredModel, level_name
 from evs_cli.encoding_file.stored_rows import StoredRows
 from evs_cli.errors import ArtifactError
-from evs_cli.file_kinds import ENCODING_KIND, METADATA_KEY
+from evs_cli.file_kinds import ENCODING_KIND, ENCODING_SUFFIX, METADATA_KEY
 from evs_cli.record_checks import Fault, require
 
 if TYPE_CHECKING:
@@ -117,6 +117,16 @@ class Encoding:
         self._source.close()
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the user on what a rate of it lacks beside a fresh prune."""
+        notes = []
+        if self.store.dtype != self.store.embedding_dtype:
+            notes.append(f"rows are stored in {self.store.dtype}, and were encoded in {self.store.embedding_dtype}.")
+        if len(self.store.dims) < self.store.num_model_levels:
+            notes.append(f"the main level alone is stored, of {self.store.num_model_levels}.")
+        return tuple(notes)
+
+    @property
     def ranking(self) -> Ranking:
         """The ranking of every token."""
         return self.video.ranking
@@ -183,16 +193,45 @@ def open_encoding(path: str | os.PathLike[str]) -> Encoding:
         raise
 
 
+def holds_encoding(path: str) -> bool:
+    """Whether a file is a whole encoding and no pruned video, by its metadata; False of one that cannot be read.
+
+    A URL is taken for one: pruned videos are read of local files alone.
+    """
+    if is_url(path):
+        return True
+    if not path.endswith(ENCODING_SUFFIX):
+        return False
+    try:
+        source = open_bytes(path)
+        _, record = _read_header(source)
+    except (ArtifactError, ValueError, RecursionError):
+        return False
+    source.close()
+    return bool(record.get("kind") == ENCODING_KIND)
+
+
+def _read_header(source: ByteSource) -> tuple[Header, dict[str, Any]]:
+    """Header and metadata as they stand.
+
+    Raises:
+        ValueError: there are none.
+        ArtifactError: the file cannot be read.
+    """
+    size = header_bytes(bytes(source.read(0, LENGTH_BYTES)))
+    if LENGTH_BYTES + size > source.size_bytes:
+        raise ValueError("shorter than its header")
+    header = read_header(bytes(source.read(LENGTH_BYTES, LENGTH_BYTES + size)))
+    record = json.loads(header.metadata.get(METADATA_KEY, "{}"))
+    if not isinstance(record, dict):
+        raise ValueError("metadata that is no object")
+    return header, record
+
+
 def _read_record(source: ByteSource) -> tuple[Header, dict[str, Any]]:
     """Header and metadata, after telling files apart that are no encoding."""
     try:
-        size = header_bytes(bytes(source.read(0, LENGTH_BYTES)))
-        if LENGTH_BYTES + size > source.size_bytes:
-            raise ValueError("shorter than its header")
-        header = read_header(bytes(source.read(LENGTH_BYTES, LENGTH_BYTES + size)))
-        record = json.loads(header.metadata.get(METADATA_KEY, "{}"))
-        if not isinstance(record, dict):
-            raise ValueError("metadata that is no object")
+        header, record = _read_header(source)
     except (ValueError, RecursionError) as error:
         raise ArtifactError(
             f"cannot read {source.name}: it is damaged or no file that evs wrote.",

@@ -32,15 +32,12 @@ class RowSpool:
 
     Args:
         target: the output, whose folder takes the rows.
-        num_frames: T as planned, to find out early that the disk is too small.
         store_dtype: dtype to store in; None is the embeddings' own.
         main_only: whether further levels (DeepStack) are left out.
     """
 
-    def __init__(
-        self, target: Path, num_frames: int, store_dtype: torch.dtype | None = None, *, main_only: bool = False
-    ) -> None:
-        self._target, self._num_frames = target, num_frames
+    def __init__(self, target: Path, store_dtype: torch.dtype | None = None, *, main_only: bool = False) -> None:
+        self._target, self._num_frames = target, 0
         self._store_dtype, self._main_only = store_dtype, main_only
         self._files: list[IO[bytes]] = []
         self.stores: list[RowStore] = []
@@ -54,6 +51,11 @@ class RowSpool:
         """Of the rows as they came; None before any."""
         self.num_rows = 0
         """Rows a level so far."""
+
+    def expecting(self, num_frames: int) -> RowSpool:
+        """Itself, told T as planned: to find out with the first rows that the disk is too small."""
+        self._num_frames = num_frames
+        return self
 
     def __enter__(self) -> RowSpool:
         return self
