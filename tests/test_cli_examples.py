@@ -18,7 +18,7 @@ from evs_cli.errors import EvsError
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = dict(app._COMMANDS.items())
-EXAMPLES = [(name, line) for name, module in COMMANDS.items() for line in module.EXAMPLES]
+EXAMPLES = [line for module in COMMANDS.values() for line in module.EXAMPLES]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_every_module_with_examples_is_a_command():
         assert hasattr(module, "EXAMPLES") == (module in COMMANDS.values()), info.name
 
 
-@pytest.mark.parametrize("line", [line for _, line in EXAMPLES])
+@pytest.mark.parametrize("line", EXAMPLES)
 def test_an_example_runs(folder, monkeypatch, capsys, line):
     """As it stands but for smaller frames, which no line may depend on."""
     monkeypatch.setattr("evs_cli.encoders.plain.DEFAULT_SIZE", 56)
@@ -88,7 +88,7 @@ def test_an_example_runs(folder, monkeypatch, capsys, line):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for _, line in EXAMPLES])
+@pytest.mark.parametrize("line", EXAMPLES)
 def test_an_example_runs_as_a_process(folder, line):
     prepare(folder, line)
     done = subprocess.run(
