@@ -33,16 +33,16 @@ def no_work(monkeypatch):
     monkeypatch.setattr("evs_cli.pipeline.probe_video", lambda *_, **__: pytest.fail("a video was opened"))
 
 
-def assert_same_bytes(evs, tmp_path, video, model_options, rate_options, *, suffix=".pt"):
-    full, fresh, read = (tmp_path / f"{name}{suffix}" for name in ("full", "fresh", "read"))
-    full = full.with_suffix(".safetensors").with_stem("encoding")
-    code, _, err = evs("encode", video, *model_options, "-o", full, "--force", "-q")
-    assert code == 0, err
-    rule = [option for option in rate_options if option not in ("--score-dtype", "float32", "bfloat16")]
-    code, _, err = evs("prune", video, *model_options, *rule, "-o", fresh, "--force", "-q")
-    assert code == 0, err
-    code, _, err = evs("prune", full, *rule, "-o", read, "--force", "-q")
-    assert code == 0, err
+def assert_same_bytes(evs, tmp_path, video, options, rate, *, suffix=".pt"):
+    """A prune of the video and one of its encoding write the very same file."""
+    full, fresh, read = tmp_path / "encoding.safetensors", tmp_path / f"fresh{suffix}", tmp_path / f"read{suffix}"
+    for arguments in (
+        ("encode", video, *options, "-o", full),
+        ("prune", video, *options, *rate, "-o", fresh),
+        ("prune", full, *rate, "-o", read),
+    ):
+        code, _, err = evs(*arguments, "--force", "-q")
+        assert code == 0, err
     assert fresh.read_bytes() == read.read_bytes()
 
 
@@ -64,19 +64,15 @@ def test_a_control_of_it_too(evs, tmp_path, rule):
     ("family", "options"),
     [
         ("qwen2_5_vl", ("--prompt", "Who?", "--fps", "4")),
-        ("qwen3_vl", ("--prompt", "Who?", "--dtype", "bfloat16")),
-        ("nemotron_h_omni", ()),
-        ("dinov2", ("--score-dtype", "bfloat16")),
-        ("qwen3_vl", ("--dtype", "float16", "--score-dtype", "float32", "--batch-frames", "2")),
+        ("qwen3_vl", ("--prompt", "Who?", "--num-frames", "6", "--dtype", "bfloat16")),
+        ("nemotron_h_omni", ("--num-frames", "6")),
+        ("dinov2", ("--num-frames", "6", "--score-dtype", "bfloat16")),
+        ("qwen3_vl", ("--fps", "3", "--dtype", "float16", "--score-dtype", "float32", "--batch-frames", "2")),
     ],
 )
 def test_families_with_all_they_have(evs, tmp_path, tiny_model, family, options):
-    model = (
-        ("--model", tiny_model(family), "--num-frames", "6")
-        if "--fps" not in options
-        else ("--model", tiny_model(family))
-    )
-    assert_same_bytes(evs, tmp_path, CROSSING, (*model, *options), ("--q", "0.6"))
+    options = ("--model", tiny_model(family), *options)
+    assert_same_bytes(evs, tmp_path, CROSSING, options, ("--q", "0.6"))
 
 
 def test_a_damaged_video(evs, tmp_path, tmp_path_factory):

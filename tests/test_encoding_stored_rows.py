@@ -88,7 +88,7 @@ def test_values_beyond_float16_are_refused():
 
 
 def test_a_dtype_that_is_not_known():
-    with pytest.raises(UsageError, match="Invalid store dtype 'int4'. Expected one of bfloat16, float16, int8, fp8"):
+    with pytest.raises(UsageError, match=r"Invalid store dtype 'int4'\. Expected one of bfloat16, float16, int8, fp8"):
         parse_store_dtype("int4")
     assert parse_store_dtype(None) is None
 
