@@ -182,7 +182,7 @@ def test_a_plan_reads_no_weights_and_decodes_nothing(monkeypatch):
         raise AssertionError("work was done")
 
     monkeypatch.setattr(PlainFrameEncoder, "load", refuse)
-    monkeypatch.setattr(PlainFrameEncoder, "encode", refuse)
+    monkeypatch.setattr(PlainFrameEncoder, "embed", refuse)
     monkeypatch.setattr("evs_cli.video.reader.read_frames", refuse)
     plan = plan_video(CROSSING, open_encoder("dinov2-small"))
     assert plan.encode.token_grid_thw == (20, 16, 28)
@@ -314,11 +314,11 @@ class Greedy(PlainFrameEncoder):
         super().__init__(dinov2().source)
         self._model, self._mean_std, self.limit, self.sizes = dinov2()._model, dinov2()._mean_std, limit, []
 
-    def encode(self, frames, plan):
-        self.sizes.append(len(frames))
-        if len(frames) > self.limit:
+    def embed(self, inputs, plan):
+        self.sizes.append(len(inputs["pixels"]))
+        if self.sizes[-1] > self.limit:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3 GiB")
-        return super().encode(frames, plan)
+        return super().embed(inputs, plan)
 
 
 def test_out_of_memory_halves_the_batch_and_says_so():
@@ -375,7 +375,8 @@ class Tubelets(VideoEncoder):
     def load(self, device, dtype):
         pass
 
-    def encode(self, frames, plan):
+    def embed(self, inputs, plan):
+        frames = inputs["frames"]
         self.sizes.append(len(frames))
         if len(frames) > self.limit:
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -430,12 +431,12 @@ class Poisoned(Greedy):
         super().__init__(limit=1000)
         self.frame, self.value, self.seen = frame, value, 0
 
-    def encode(self, frames, plan):
-        (level,) = super().encode(frames, plan).levels
+    def embed(self, inputs, plan):
+        (level,) = super().embed(inputs, plan).levels
         level = level.clone()
-        if self.seen <= self.frame < self.seen + len(frames):
+        if self.seen <= self.frame < self.seen + len(level):
             level[self.frame - self.seen, 1, 2, 3] = self.value
-        self.seen += len(frames)
+        self.seen += len(level)
         return VideoTokens((level,))
 
 
@@ -448,11 +449,11 @@ def test_non_finite_embeddings_name_the_frame(frame, value):
 
 def test_a_grid_that_is_not_the_planned_one_is_refused():
     class Liar(Greedy):
-        def encode(self, frames, plan):
-            (level,) = super().encode(frames, plan).levels
+        def embed(self, inputs, plan):
+            (level,) = super().embed(inputs, plan).levels
             return VideoTokens((level[:-1],))
 
-    with pytest.raises(ModelError, match="was planned"):
+    with pytest.raises(ModelError, match="3 frames of tokens of a batch, 4 planned"):
         encode(CROSSING, num_frames=4, encoder=Liar(100))
 
 
