@@ -40,7 +40,7 @@ def prune_video(
         output: a ``.pt`` or ``.safetensors`` file to write, or None.
         overwrite: whether ``output`` may exist already.
         **request: ``model``, ``revision``, ``trust_remote_code``, ``device``, ``dtype``, ``score_dtype``,
-            ``method``, ``min_dissimilarity``, ``seed``, ``batch_frames``, ``decoder``;
+            ``method``, ``min_dissimilarity``, ``seed``, ``batch_frames`` (None is auto), ``reuse``, ``decoder``;
             ``fps``, ``num_frames``, ``max_frames``, ``start_seconds``,
             ``end_seconds``; ``prompt``, ``size``, ``frame_min_pixels``, ``frame_max_pixels``, ``video_min_pixels``,
             ``video_max_pixels``, ``cap_pixels_per_frame``: as the options of ``evs prune``.

@@ -7,15 +7,17 @@ to watch passes a ``Progress``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evs_cli.batching import choose_batch_size
 from evs_cli.encoded_video import ClipCounts, ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
-from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
-from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, Runtime
+from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder, require_same_count
+from evs_cli.encoders.runtime import Runtime
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.memory import free_memory_bytes
+from evs_cli.overlap import Ahead
 from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.provenance import provenance_of
 from evs_cli.video.info import probe_video
@@ -29,7 +31,11 @@ if TYPE_CHECKING:
     from evs_cli.core.retention import Ranking
     from evs_cli.core.streaming import TokenSink
     from evs_cli.core.video_tokens import VideoTokens
+    from evs_cli.reuse import FrameGroup
     from evs_cli.video.decoder import Decoder
+    from evs_cli.video.frames import FrameStream
+
+    Inputs = dict[str, torch.Tensor]
 
 DEFAULT_PRUNING_RATE = 0.7
 
@@ -39,14 +45,17 @@ class EncodeSettings:
     """How frames are decoded and encoded; none of it changes a count."""
 
     runtime: Runtime
-    batch_frames: int = DEFAULT_BATCH_FRAMES
-    """Sampled frames a batch, at least 1; rounded up to whole tubelets."""
+    batch_frames: int | None = None
+    """Sampled frames a batch, at least 1; rounded up to whole tubelets. None chooses by the free memory."""
     decoder: Decoder = "pyav"
     score_dtype: torch.dtype | None = None
     """Dtype of the dissimilarity; None is the embeddings' own."""
+    reuses_frames: bool = True
+    """Whether a frame (tubelet) that is equal to the one before, bit for bit, is left out of the encoding and gets the
+    tokens of that one. Families whose frames are not independent never do."""
 
     def __post_init__(self) -> None:
-        if self.batch_frames < 1:
+        if self.batch_frames is not None and self.batch_frames < 1:
             raise UsageError(f"Invalid batch_frames ({self.batch_frames}). Expected at least 1.")
 
 
@@ -166,13 +175,16 @@ def encode_clip(
         own_ranking=run.own_ranking(),
         zero_frames=tuple(run.scorer.zero_frames),
         position_ids=encoder.position_ids(actual),
-        provenance=provenance_of(plan, encoder, settings, options, run.batch_frames),
+        provenance=provenance_of(plan, encoder, settings, options, run.batch_frames, run.reused_frames),
         timings_seconds=timings.seconds,
     )
 
 
 class _EncodeRun:
-    """One pass over the frames: decode, encode, score, hand the rows to the sink."""
+    """One pass over the frames: decode, encode, score, hand the rows to the sink.
+
+    Decoding and preprocessing run in threads of their own, a batch ahead; all that is kept is touched by this one.
+    """
 
     def __init__(
         self,
@@ -183,8 +195,6 @@ class _EncodeRun:
         progress: Progress,
         timings: Timings,
     ) -> None:
-        import torch
-
         from evs_cli.core.dissimilarity import DissimilarityScorer
 
         self.plan, self.encoder, self.settings = plan, encoder, settings
@@ -193,15 +203,28 @@ class _EncodeRun:
         # Beside another dtype, the embeddings' own: to say how many tokens the choice moves.
         self._own_scorer = None if settings.score_dtype is None else DissimilarityScorer()
         self._own_scores: list[torch.Tensor] = []
-        tubelet = encoder.temporal_patch_size
-        self.batch_frames = -(-settings.batch_frames // tubelet) * tubelet
+        self.batch_frames = self._choose_batch_frames()
+        self.reuses = settings.reuses_frames and encoder.frames_are_independent
+        self.reused_frames = 0
         self.positions: list[int] = []
+        self._beside = Timings()  # of the other threads, a step each
         self._scores: list[torch.Tensor] = []
+        self._last: VideoTokens | None = None  # of the last tubelet encoded, which the next ones may repeat
         self._extra: list[torch.Tensor] = []
-        self._no_rows = torch.empty(0)  # (0, D) of the main level, once one has come
+        self._no_rows: torch.Tensor | None = None  # (0, D) of the main level, once one has come
+
+    def _choose_batch_frames(self) -> int:
+        frames = self.settings.batch_frames
+        if frames is None:
+            chosen = choose_batch_size(self.plan, self.settings.runtime)
+            self.progress.detail(chosen.reason)
+            frames = chosen.frames
+        tubelet = self.encoder.temporal_patch_size
+        return -(-frames // tubelet) * tubelet
 
     def consume(self) -> None:
         """Read, encode and score every sampled frame."""
+        from evs_cli.reuse import group_frames
         from evs_cli.video.reader import read_frames
 
         self.progress.stage("encode", len(self.plan.selection.frame_indices))
@@ -211,34 +234,94 @@ class _EncodeRun:
             chunk_frames=self.batch_frames,
             decoder=self.settings.decoder,
         )
-        with stream:
-            batches = iter(stream)
+        grouped = group_frames(
+            self._marked(stream),
+            group_frames=self.batch_frames,
+            temporal_patch_size=self.encoder.temporal_patch_size,
+            reuses=self.reuses,
+        )
+        with (
+            Ahead(grouped, on_close=stream.cancel) as groups,
+            Ahead(self._preprocessed(groups), on_close=groups.close) as preprocessed,
+        ):
             while True:
                 with self.timings.measure("decode"):
-                    batch = next(batches, None)
-                if batch is None:
+                    item = next(preprocessed, None)
+                if item is None:
                     break
-                self.positions += batch.positions.tolist()
-                self._encode(self.encoder.mark_frames(batch.frames, self.plan.clip.pts_seconds[batch.positions]))
-                self.progress.advance(len(batch.positions))
-            for warning in stream.warnings:
-                self.progress.notice(warning)
+                self._encode(*item)
+                self.progress.advance(item[0].num_frames)
+                del item  # or it lives on beside the next
+        for warning in stream.warnings:
+            self.progress.notice(warning)
+        self.progress.detail(self._account())
 
-    def _encode(self, frames: torch.Tensor) -> None:
-        """Encode a batch, in halves where the device's memory does not hold it."""
+    def _account(self) -> str:
+        """Where the time went, for ``-v``: what ran beside, and what the encoder waited for."""
+        beside, own = self._beside.seconds, self.timings.seconds
+        return (
+            f"encoding took {own.get('encode', 0):.2f} s and waited {own['decode']:.2f} s for frames; beside it ran "
+            f"{beside.get('decode', 0):.2f} s of decoding and {beside.get('preprocess', 0):.2f} s of preprocessing"
+        )
+
+    def _marked(self, stream: FrameStream) -> Iterator[torch.Tensor]:
+        """The frames of each batch, decoded and with what the family draws on them."""
+        with stream:
+            while True:
+                with self._beside.measure("decode"):
+                    batch = next(stream, None)
+                    if batch is None:
+                        return
+                    self.positions += batch.positions.tolist()
+                    frames = self.encoder.mark_frames(batch.frames, self.plan.clip.pts_seconds[batch.positions])
+                del batch  # or it lives on beside the next
+                yield frames
+
+    def _preprocessed(self, groups: Iterator[FrameGroup]) -> Iterator[tuple[FrameGroup, Inputs | None]]:
+        """Each group with what the model takes of it; None where it has no frame, or more than go in at once."""
+        is_cuda = self.settings.runtime.device.startswith("cuda")
+        for group in groups:
+            inputs: Inputs | None = None
+            if 0 < len(group.frames) <= self.batch_frames:
+                with self._beside.measure("preprocess"):
+                    inputs = self.encoder.preprocess(group.frames, self.plan.encode)
+                    if is_cuda:  # from pinned memory the copy to the device runs beside its work
+                        inputs = {name: values.pin_memory() for name, values in inputs.items()}
+            yield group, inputs
+
+    def _encode(self, group: FrameGroup, inputs: Inputs | None) -> None:
+        """Encode a group, in halves where the device's memory does not hold it, and keep the tokens of all its frames.
+
+        Args:
+            group: the frames.
+            inputs: what the model takes of all of them; where it is None they are preprocessed here, part by part.
+        """
         import torch
 
+        if bool((group.tubelet_of < 0).any()):
+            assert self._last is not None
+            self._keep(self._last, torch.zeros_like(group.tubelet_of[group.tubelet_of < 0]))
+        tubelet = self.encoder.temporal_patch_size
         start = 0
-        while start < len(frames):
-            part = frames[start : start + self.batch_frames]
+        while start < len(group.frames):
+            part = group.frames[start : start + self.batch_frames]
             try:
                 with self.timings.measure("encode"):
-                    tokens = self.encoder.encode(part, self.plan.encode)
+                    if inputs is None or len(part) < len(group.frames):
+                        inputs = self.encoder.preprocess(part, self.plan.encode)
+                    tokens = self.encoder.embed(inputs, self.plan.encode)
             except torch.OutOfMemoryError as error:
+                inputs = None
                 self._halve(error)
                 continue
-            self._keep(tokens)
+            require_same_count(
+                tokens.num_frames, -(-len(part) // tubelet), self.encoder.source, "frames of tokens of a batch"
+            )
+            places = group.tubelet_of - start // tubelet
+            self._keep(tokens, places[(places >= 0) & (places < tokens.num_frames)])
+            inputs = None
             start += len(part)
+        self.reused_frames += group.num_frames - len(group.frames)
 
     def _halve(self, error: Exception) -> None:
         tubelet = self.encoder.temporal_patch_size
@@ -256,7 +339,20 @@ class _EncodeRun:
             f"Out of memory on {self.settings.runtime.device}: going on with {self.batch_frames} frames a batch."
         )
 
-    def _keep(self, tokens: VideoTokens) -> None:
+    def _keep(self, tokens: VideoTokens, frames: torch.Tensor) -> None:
+        """Score and hand over the tokens of ``frames`` (n,) int64, never descending, each of ``tokens`` among them."""
+        import torch
+
+        if len(frames) == tokens.num_frames:
+            self._hand_over(tokens)
+        else:  # a batch at a time: what one frame stands for may be minutes
+            for part in torch.split(frames, max(1, self.batch_frames // self.encoder.temporal_patch_size)):
+                self._hand_over(tokens.take(part))
+        if self.reuses:
+            self._last = tokens.take(torch.tensor([tokens.num_frames - 1]))
+
+    def _hand_over(self, tokens: VideoTokens) -> None:
+        """Score the next frames of tokens and give their rows to the sink."""
         levels = tokens.levels
         with self.timings.measure("rank"):
             scores = self.scorer.update(levels).cpu()
@@ -283,6 +379,7 @@ class _EncodeRun:
 
         closing = self.encoder.closing_rows()
         rows = self._extra if closing is None else [*self._extra, closing.cpu()]
+        assert self._no_rows is not None
         return torch.cat(rows) if rows else self._no_rows
 
     def ranking(self) -> Ranking:

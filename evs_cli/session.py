@@ -6,6 +6,7 @@ model is opened once, and its weights are loaded when the first video has been p
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from evs_cli._version import __version__
 from evs_cli.encoded_video import ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
 from evs_cli.encoders.registry import open_encoder
-from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, resolve_runtime
+from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import EvsError, ModelError, ModelLoadError, UsageError
@@ -83,7 +84,8 @@ class SessionRequest:
     method: str = "evs"
     min_dissimilarity: float | None = None
     seed: int = 0
-    batch_frames: int = DEFAULT_BATCH_FRAMES
+    batch_frames: int | None = None
+    reuse: bool = True
     decoder: Decoder = "pyav"
 
 
@@ -124,6 +126,15 @@ def one_by_one(
             yield failed(item, error)
 
 
+def _threads_reason() -> str:
+    """How many threads run and who says so."""
+    import torch
+
+    named = [name for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if os.environ.get(name)]
+    why = f"{named[0]}" if named else "torch's own choice: one a core"
+    return f"threads: {torch.get_num_threads()} ({why}); decoding and preprocessing run in others beside"
+
+
 class Session:
     """An opened model, ready to plan and encode videos.
 
@@ -145,6 +156,7 @@ class Session:
             batch_frames=request.batch_frames,
             decoder=request.decoder,
             score_dtype=None if request.score_dtype is None else parse_dtype(request.score_dtype),
+            reuses_frames=request.reuse,
         )
         self._is_loaded = False
         for line in self._details():
@@ -157,6 +169,7 @@ class Session:
             f"evs {__version__}, torch {version('torch')}, transformers {version('transformers')}",
             f"model {source.location}, revision {source.revision or 'local'}, family {source.model_type}",
             self.settings.runtime.reason,
+            _threads_reason(),
             f"sampling of the model: fps {sampling.fps}, num_frames {sampling.num_frames}, "
             f"min_frames {sampling.min_frames}, max_frames {sampling.max_frames}",
         ]

@@ -186,7 +186,7 @@ def test_4_is_too_little_memory(evs, monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3 GiB")
 
-    monkeypatch.setattr(PlainFrameEncoder, "encode", full)
+    monkeypatch.setattr(PlainFrameEncoder, "embed", full)
     code, out, err = evs("prune", CROSSING, *FAST)
     assert code == 4
     assert out == ""

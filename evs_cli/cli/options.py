@@ -319,4 +319,21 @@ Dtype = Annotated[
         rich_help_panel=_RUNTIME,
     ),
 ]
-BatchFrames = Annotated[int, typer.Option("--batch-frames", help="Frames to encode at once.", rich_help_panel=_RUNTIME)]
+BatchFrames = Annotated[
+    str,
+    typer.Option(
+        "--batch-frames",
+        metavar="N|auto",
+        help="Frames to encode at once; auto is 16, fewer where memory is short.",
+        rich_help_panel=_RUNTIME,
+    ),
+]
+Reuse = Annotated[
+    bool,
+    typer.Option(
+        "--reuse/--no-reuse",
+        help="Encode a frame that repeats the one before bit for bit only once: slides and screen recordings gain, "
+        "camera video does not.",
+        rich_help_panel=_RUNTIME,
+    ),
+]

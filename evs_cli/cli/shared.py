@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evs_cli.cli import options as o
+from evs_cli.cli.values import frames_a_batch
 from evs_cli.console import FORMATS, OutputStyle, Sink
 from evs_cli.errors import UsageError
 
@@ -57,7 +58,8 @@ _RUN: Options = {
     "score_dtype": (o.ScoreDtype, None),
     "device": (o.Device, "auto"),
     "dtype": (o.Dtype, "auto"),
-    "batch_frames": (o.BatchFrames, 16),
+    "batch_frames": (o.BatchFrames, "auto"),
+    "reuse": (o.Reuse, True),
 }
 """How it is run: options behind a command's own."""
 _ENCODE: Options = {name: each for name, each in _RUN.items() if name not in ("method", "min_dissimilarity", "seed")}
@@ -89,7 +91,7 @@ def with_numbers(command: Command) -> Command:
 
 def with_model(command: Command) -> Command:
     """Give a command the options of a model run; it receives them as ``request``, keywords of ``make_request``."""
-    return _gathering(command, "request", dict, before=_SOURCE, behind=_RUN)
+    return _gathering(command, "request", _run_request, before=_SOURCE, behind=_RUN)
 
 
 def with_encoder(command: Command) -> Command:
@@ -99,7 +101,12 @@ def with_encoder(command: Command) -> Command:
 
 def with_models(command: Command) -> Command:
     """As ``with_model``, but ``--model`` may be given again: ``model`` is a list, or None, in ``request``."""
-    return _gathering(command, "request", dict, before={**_SOURCE, "model": (o.Models, None)}, behind=_RUN)
+    return _gathering(command, "request", _run_request, before={**_SOURCE, "model": (o.Models, None)}, behind=_RUN)
+
+
+def _run_request(*, batch_frames: str, **values: Any) -> dict[str, Any]:
+    """The keywords of a model run, ``--batch-frames`` made a number or None."""
+    return {**values, "batch_frames": frames_a_batch(batch_frames)}
 
 
 def without_environment(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ the size is computed here and the text comes from the processor's own ``replace_
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -74,13 +75,14 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             prompt_seconds=printed_seconds(pts[:: self.temporal_patch_size], 2),
         )
 
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
-        """See ``VideoEncoder.encode``; the processor's size depends on the frame's alone, so chunks agree."""
-        import torch
+    @property
+    def frames_are_independent(self) -> bool:
+        """True: the tower takes each tubelet as an image of its own."""
+        return True
 
-        from evs_cli.core.video_tokens import VideoTokens
-
-        with quiet_transformers(), torch.inference_mode():
+    def preprocess(self, frames: torch.Tensor, plan: EncodePlan) -> dict[str, torch.Tensor]:
+        """See ``VideoEncoder.preprocess``; the processor's size depends on the frame's alone, so chunks agree."""
+        with quiet_transformers():
             inputs = self.processor.video_processor(
                 videos=[frames],
                 do_sample_frames=False,
@@ -88,7 +90,16 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
                 input_data_format="channels_first",
                 return_tensors="pt",
             )
-            pixels = inputs["pixel_values_videos"].to(self._model.device)
+        return {"pixel_values_videos": inputs["pixel_values_videos"]}
+
+    def embed(self, inputs: Mapping[str, torch.Tensor], plan: EncodePlan) -> VideoTokens:
+        """See ``VideoEncoder.embed``."""
+        import torch
+
+        from evs_cli.core.video_tokens import VideoTokens
+
+        with quiet_transformers(), torch.inference_mode():
+            pixels = inputs["pixel_values_videos"].to(self._model.device, non_blocking=True)
             features = self._model.get_video_features(pixels)
         return VideoTokens((self.to_grid(features.pooler_output[0], plan),))
 

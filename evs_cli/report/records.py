@@ -84,6 +84,7 @@ def pruned_counts(pruned: PrunedVideo) -> dict[str, Any]:
         "embeddings_norm": {"min": float(norms.min()), "mean": float(norms.mean()), "max": float(norms.max())},
         "deepstack_levels": len(pruned.deepstack_embeddings),
         "num_sampled_frames": int(pruned.frame_indices.shape[0]),
+        "reused_frames": pruned.provenance.get("reused_frames", 0),
         "pts_seconds": pruned.pts_seconds.tolist(),
         "prompt_seconds": pruned.prompt_seconds.tolist(),
         "planned": dict(pruned.planned),

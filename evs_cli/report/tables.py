@@ -55,6 +55,8 @@ def pruned_summary(
         f"{record['num_sampled_frames']} sampled, {num_frames} of {height} x {width} = "
         f"{pruned.tokens_per_frame} tokens" + _empty_note(record),
     )
+    if record["reused_frames"]:
+        grid.add_row("", f"{record['reused_frames']:,} of them repeat the one before and were not encoded again")
     grid.add_row(
         "tokens", f"{pruned.retained_tokens:,} of {pruned.total_tokens:,} kept ({record['retained_share']:.1%})"
     )

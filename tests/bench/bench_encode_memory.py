@@ -63,7 +63,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         video = Path(folder) / "moving.mp4"
         make_video(video, LONG)
-        print(f"{'case':<14}{'frames':>7}{'rows MB':>9}{'file MB':>9}{'peak MB':>9}{'seconds':>9}{'write s':>9}{'growth':>8}")
+        print(
+            f"{'case':<14}{'frames':>7}{'rows MB':>9}{'file MB':>9}{'peak MB':>9}{'seconds':>9}{'write s':>9}{'growth':>8}"
+        )
         for case in CASES:
             short, long = (measure(case, video, frames, args.store_dtype) for frames in (SHORT, LONG))
             share = (long["peak"] - short["peak"]) / (long["rows"] - short["rows"])
@@ -71,7 +73,7 @@ def main():
             for frames, run, growth in ((SHORT, short, ""), (LONG, long, f"{share:.3f}")):
                 sizes = "".join(f"{run[key] / 1e6:>9.1f}" for key in ("rows", "file", "peak"))
                 times = f"{run['seconds']:>9.1f}{run['write_seconds']:>9.2f}"
-                print(f"{case:<14}{frames:>7}{sizes}{times}{growth:>8}")
+                print(f"{case:<14}{frames:>9}{sizes}{times}{growth:>9}")
     return 0 if met else 1
 
 

@@ -51,10 +51,11 @@ def synthetic_encoder():
         def load(self, device, dtype):
             return WeightsRead(1, 1, 1, 1)
 
-        def encode(self, frames, plan):
+        def embed(self, inputs, plan):
+            num_frames = len(inputs["pixels"])
             generator = torch.Generator().manual_seed(self.num_done)
-            self.num_done += len(frames)
-            level = torch.randn((len(frames), 16, 16, DIM), generator=generator)
+            self.num_done += num_frames
+            level = torch.randn((num_frames, 16, 16, DIM), generator=generator)
             return VideoTokens((level.to(torch.bfloat16),))
 
     return Synthetic
