@@ -63,9 +63,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         video = Path(folder) / "moving.mp4"
         make_video(video, LONG)
-        print(
-            f"{'case':<14}{'frames':>7}{'rows MB':>9}{'file MB':>9}{'peak MB':>9}{'seconds':>9}{'write s':>9}{'growth':>8}"
-        )
+        headings = ("frames", "rows MB", "file MB", "peak MB", "seconds", "write s", "growth")
+        print(f"{'case':<14}" + "".join(f"{heading:>9}" for heading in headings))
         for case in CASES:
             short, long = (measure(case, video, frames, args.store_dtype) for frames in (SHORT, LONG))
             share = (long["peak"] - short["peak"]) / (long["rows"] - short["rows"])

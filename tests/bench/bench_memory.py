@@ -51,6 +51,9 @@ def synthetic_encoder():
         def load(self, device, dtype):
             return WeightsRead(1, 1, 1, 1)
 
+        def preprocess(self, frames, plan):
+            return {"pixels": frames}
+
         def embed(self, inputs, plan):
             num_frames = len(inputs["pixels"])
             generator = torch.Generator().manual_seed(self.num_done)
