@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 import torch
 
+from evs_cli.core.gathered import Gathered
 from evs_cli.encoding_file.dtypes import bytes_of
 from evs_cli.encoding_file.stored_rows import RowStore, StoreError
 from evs_cli.errors import ArtifactError
@@ -46,7 +47,7 @@ class RowSpool:
         """Levels that came, stored or not."""
         self.dims: list[int] = []
         """D of each stored level."""
-        self._scales: list[list[torch.Tensor]] = []
+        self._scales: list[Gathered] = []
         self.embedding_dtype: torch.dtype | None = None
         """Of the rows as they came; None before any."""
         self.num_rows = 0
@@ -99,7 +100,7 @@ class RowSpool:
         except OSError as error:
             raise unwritable(self._target, error) from error
         self.stores = [RowStore(dtype) for _ in stored_levels]
-        self._scales = [[] for _ in stored_levels]
+        self._scales = [Gathered(num_rows) for _ in stored_levels]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -112,7 +113,7 @@ class RowSpool:
 
     def scales(self, level: int, order: torch.Tensor) -> torch.Tensor | None:
         """(N,) float32 scales of a level's rows in ``order``; None where its dtype has none."""
-        return torch.cat(self._scales[level])[order] if self._scales[level] else None
+        return self._scales[level].rows[order] if len(self._scales[level]) else None
 
     def blocks(self, level: int, order: torch.Tensor) -> Iterator[memoryview]:
         """The bytes of a level's rows in ``order``, block by block; a block is valid until the next.
