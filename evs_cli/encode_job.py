@@ -70,6 +70,8 @@ class EncodeOutcome:
     """What its rows are; None where the video failed or the run was dry."""
     encode: EncodePlan | None = None
     """The counts of what was encoded."""
+    reused_frames: int = 0
+    """Frames that repeat the one before and were not encoded again."""
     plan: ClipPlan | None = None
     """The plan, of a dry run alone."""
     error: EvsError | None = None
@@ -123,6 +125,7 @@ def _encode(base: EncodeOutcome, session: Session, store: StoreRequest) -> Encod
         base,
         store=written.store,
         encode=written.encode,
+        reused_frames=written.reused_frames,
         output_bytes=written.size_bytes,
         timings_seconds=written.timings_seconds,
     )
@@ -133,6 +136,8 @@ class WrittenEncoding:
     """A file that was written."""
 
     encode: EncodePlan
+    reused_frames: int
+    """Frames that repeat the one before and were not encoded again."""
     store: StoreFacts
     size_bytes: int
     timings_seconds: Mapping[str, float]
@@ -158,4 +163,4 @@ def encode_to_file(source: VideoSource, target: Path, session: Session, store: S
         session.progress.stage("write")
         with timings.measure("write"):
             size = write_encoding(clip, spool, StoredModel.of(session.encoder), target)
-        return WrittenEncoding(clip.actual, store_facts(spool), size, timings.seconds)
+        return WrittenEncoding(clip.actual, clip.provenance["reused_frames"], store_facts(spool), size, timings.seconds)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RULE_OPTIONS = ("method", "min_dissimilarity", "seed")
 """What of a request still means something to an encoding."""
-_FLAGS = {"start_seconds": "--start", "end_seconds": "--end"}
+_FLAGS = {"start_seconds": "--start", "end_seconds": "--end", "reuse": "--no-reuse"}
 
 
 def are_encodings(inputs: Sequence[object]) -> bool:

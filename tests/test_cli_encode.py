@@ -113,11 +113,22 @@ def test_encode_as_json(evs, tmp_path):
     assert (record["video"], record["output"], record["model"]) == (CROSSING, str(path), "dinov2-small")
     assert record["token_grid_thw"] == [4, 4, 7]
     assert (record["total_tokens"], record["tokens_per_frame"], record["num_sampled_frames"]) == (112, 28, 4)
-    assert record["unpruned_sequence_length"] == 120
+    assert (record["unpruned_sequence_length"], record["reused_frames"]) == (120, 0)
     assert (record["embeddings_dtype"], record["store_dtype"], record["store_errors"]) == ("float32", "float32", [None])
     assert (record["embedding_sizes"], record["model_levels"], record["row_bytes"]) == ([384], 1, 1536)
     assert record["output_bytes"] == path.stat().st_size
     assert {"decode", "encode", "write"} <= set(record["timings_seconds"])
+
+
+def test_frames_that_repeat_are_told(evs, tmp_path):
+    """As ``evs prune`` tells them: encoded once, and stored as often as they are sampled."""
+    slides, path = str(SAMPLES / "slides.mp4"), tmp_path / "full.safetensors"
+    code, out, _ = evs("encode", slides, "--size", "56", "-o", path)
+    assert code == 0
+    reused = json.loads(evs("show", path, "--json")[1])["reused_frames"]
+    assert reused == json.loads(evs("prune", slides, "--size", "56", "--json")[1])["videos"][0]["reused_frames"] > 0
+    assert f"{reused} of them repeat the one before and were not encoded again" in out
+    assert f"{reused} of them repeat" in evs("show", path)[1]
 
 
 def test_the_error_of_a_store_dtype_is_told(evs, tmp_path):
@@ -267,6 +278,7 @@ def test_the_environment_is_nothing_that_was_asked(evs, full, monkeypatch, no_wo
         ("--dtype", "float32"),
         ("--score-dtype", "float32"),
         ("--batch-frames", "4"),
+        ("--no-reuse",),
         ("--revision", "main"),
         ("--trust-remote-code",),
     ],
@@ -321,13 +333,13 @@ def test_values_that_float16_cannot_hold_leave_nothing(evs, tmp_path, monkeypatc
     """It is found while rows are set aside; none of them stay."""
     from evs_cli.encoders.plain import PlainFrameEncoder
 
-    encode = PlainFrameEncoder.encode
+    embed = PlainFrameEncoder.embed
 
-    def large(self, frames, plan):
-        tokens = encode(self, frames, plan)
+    def large(self, inputs, plan):
+        tokens = embed(self, inputs, plan)
         return type(tokens)(tuple(level * 1e6 for level in tokens.levels), tokens.extra)
 
-    monkeypatch.setattr(PlainFrameEncoder, "encode", large)
+    monkeypatch.setattr(PlainFrameEncoder, "embed", large)
     code, _, err = evs("encode", CROSSING, *FAST, "-o", tmp_path / "x.safetensors", "--store-dtype", "float16")
     assert code == 2
     assert "beyond 65504" in err

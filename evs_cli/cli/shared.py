@@ -96,7 +96,7 @@ def with_model(command: Command) -> Command:
 
 def with_encoder(command: Command) -> Command:
     """As ``with_model``, without what chooses tokens: for commands that keep them all."""
-    return _gathering(command, "request", dict, before=_SOURCE, behind=_ENCODE)
+    return _gathering(command, "request", _run_request, before=_SOURCE, behind=_ENCODE)
 
 
 def with_models(command: Command) -> Command:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from evs_cli.report import records
@@ -61,6 +62,7 @@ def encode_record(outcome: EncodeOutcome) -> dict[str, Any]:
     return {
         **head,
         **_counts(outcome.encode),
+        "reused_frames": outcome.reused_frames,
         **_stored(outcome.store),
         "output_bytes": outcome.output_bytes,
         "timings_seconds": timings,
@@ -107,23 +109,25 @@ def _outcome_summary(outcome: EncodeOutcome, record: dict[str, Any]) -> Renderab
     else:
         assert outcome.encode is not None
         assert outcome.store is not None
-        _add_counts(grid, outcome.encode)
+        _add_counts(grid, outcome.encode, outcome.reused_frames)
         _add_store(grid, outcome.store)
         grid.add_row("time", timings_text(record["timings_seconds"]))
     return Group(Text(f"{outcome.video}  ({outcome.model})", style="bold"), grid)
 
 
-def _add_counts(grid: Any, plan: EncodePlan) -> None:
+def _add_counts(grid: Table, plan: EncodePlan, reused_frames: int) -> None:
     num_frames, height, width = plan.token_grid_thw
     grid.add_row(
         "frames",
         f"{len(plan.pts_seconds)} sampled, {num_frames} of {height} x {width} = {plan.tokens_per_frame} tokens",
     )
+    if reused_frames:
+        grid.add_row("", f"{reused_frames:,} of them repeat the one before and were not encoded again")
     grid.add_row("tokens", f"{plan.total_tokens:,} in rank order: any rate is the first of them")
     grid.add_row("sequence", f"{plan.sequence_length():,} ids")
 
 
-def _add_store(grid: Any, store: StoreFacts) -> None:
+def _add_store(grid: Table, store: StoreFacts) -> None:
     sizes = " + ".join(str(dim) for dim in store.dims)
     left_out = store.num_model_levels - len(store.dims)
     levels = f"; {left_out} further levels left out" if left_out else ""
@@ -150,6 +154,7 @@ def render_encoding(path: str, encoding: Encoding, sink: Sink) -> None:
                 "video": video,
                 "model": encoding.model.source.name,
                 **_counts(encoding.plan),
+                "reused_frames": _reused(encoding),
                 **_stored(encoding.store),
                 "file_bytes": encoding.size_bytes,
                 "front_bytes": encoding.front_bytes,
@@ -164,7 +169,7 @@ def render_encoding(path: str, encoding: Encoding, sink: Sink) -> None:
         sink.text(records.to_csv(rates))
     else:
         grid = summary_grid()
-        _add_counts(grid, encoding.plan)
+        _add_counts(grid, encoding.plan, _reused(encoding))
         _add_store(grid, encoding.store)
         grid.add_row(
             "file", f"{size_text(encoding.size_bytes)}, {size_text(encoding.front_bytes)} of it before the rows"
@@ -172,6 +177,10 @@ def render_encoding(path: str, encoding: Encoding, sink: Sink) -> None:
         sink.result(Text(f"{path}  ({video}, {encoding.model.source.name})", style="bold"))
         sink.result(grid)
         sink.result(_rates_table(rates, is_terminal=sink.is_terminal))
+
+
+def _reused(encoding: Encoding) -> int:
+    return int(encoding.provenance.get("reused_frames", 0))
 
 
 def _rate(encoding: Encoding, q: float) -> dict[str, Any]:
