@@ -1,10 +1,15 @@
 """Frames that repeat the one before are left out; groups are full, and say which frame stands for which."""
 
 import pytest
+import tiny_frame_models
+import tiny_grid_models
+import tiny_models
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evs_cli.encoders.base import EncodeOptions
+from evs_cli.encoders.registry import open_encoder
 from evs_cli.reuse import group_frames
 
 
@@ -72,3 +77,36 @@ def test_one_bit_makes_another_frame():
 def test_a_tubelet_is_compared_whole(kinds, encoded):
     """A last tubelet that is short is filled by the encoder, so it is not the one before."""
     assert sum(len(group.frames) for group in grouped(kinds, batch=4, tubelet=2)) == encoded
+
+
+# The families.
+
+FAMILIES = sorted({*tiny_models.BUILDERS, *tiny_grid_models.BUILDERS, *tiny_frame_models.BUILDERS})
+
+
+def loaded(model_type, tiny_model):
+    """The encoder of a family's tiny checkpoint."""
+    if model_type in tiny_grid_models.BUILDERS:
+        return tiny_grid_models.grid_family(model_type).encoder
+    in_frames = model_type in tiny_frame_models.BUILDERS
+    encoder = open_encoder(str(tiny_frame_models.tiny_folder(model_type) if in_frames else tiny_model(model_type)))
+    encoder.load("cpu", torch.float32)
+    return encoder
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_equal_tubelets_get_equal_tokens_wherever_they_stand(family, tiny_model):
+    """Which is what lets one stand for another; 1e-5 as the families' own tests of chunks."""
+    encoder = loaded(family, tiny_model)
+    tubelet = encoder.temporal_patch_size
+    clip = tiny_models.make_clip(4 * tubelet, 120, 160)
+    frames = tiny_models.DrawnClip(clip, 0).frames()
+    frames[2 * tubelet : 3 * tubelet] = frames[:tubelet]
+    plan = encoder.plan(clip, EncodeOptions())
+    tokens, alone = encoder.encode(frames, plan), encoder.encode(frames[:tubelet], plan)
+    assert encoder.frames_are_independent
+    extra = [] if tokens.extra is None else [tokens.extra.unflatten(0, (4, -1))]
+    for level, one in zip([*tokens.levels, *extra], [*alone.levels, alone.extra], strict=False):
+        torch.testing.assert_close(level[2], level[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(one.view(level[0].shape), level[0], rtol=0, atol=1e-5)
+        assert not torch.allclose(level[1], level[0], rtol=0, atol=1e-3)
