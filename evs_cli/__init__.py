@@ -1,6 +1,7 @@
 """evs: the token budget of video in vision-language models.
 
-``prune_video`` runs the main job and ``load`` reads its artifact back; the rule's own functions are here too.
+``prune_video`` runs the main job and ``load`` reads its artifact back; ``encode_video`` keeps everything once, and
+``open_encoding`` serves any rate from that. The rule's own functions are here too.
 Names are imported when they are first used, so ``import evs_cli`` costs nothing.
 """
 
@@ -12,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 from evs_cli._version import __version__
 
 if TYPE_CHECKING:
-    from evs_cli.api import prune_video, sweep_video
+    from evs_cli.api import encode_video, prune_video, sweep_video
     from evs_cli.artifact import load, save
     from evs_cli.core.counts import compute_retained_tokens_count, tokens_per_frame
     from evs_cli.core.dissimilarity import compute_dissimilarity
     from evs_cli.core.placeholders import replace_offsets_with_tokens_per_frame
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.core.retention import Ranking, Retention, compute_retention_mask
+    from evs_cli.encoding_file.reader import Encoding, open_encoding
 
 _HOMES = {
+    "encode_video": "api",
     "prune_video": "api",
     "sweep_video": "api",
     "load": "artifact",
@@ -33,9 +36,12 @@ _HOMES = {
     "Ranking": "core.retention",
     "Retention": "core.retention",
     "compute_retention_mask": "core.retention",
+    "Encoding": "encoding_file.reader",
+    "open_encoding": "encoding_file.reader",
 }
 
 __all__ = [
+    "Encoding",
     "PrunedVideo",
     "Ranking",
     "Retention",
@@ -43,7 +49,9 @@ __all__ = [
     "compute_dissimilarity",
     "compute_retained_tokens_count",
     "compute_retention_mask",
+    "encode_video",
     "load",
+    "open_encoding",
     "prune_video",
     "replace_offsets_with_tokens_per_frame",
     "save",

@@ -1,10 +1,10 @@
-"""The Python entry points: prune or sweep one video in one call."""
+"""The Python entry points: prune, sweep or encode one video in one call."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evs_cli import artifact
 from evs_cli.core.counts import check_pruning_rate
@@ -12,13 +12,18 @@ from evs_cli.dialects.server_options import ServerRequest
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.errors import UsageError
+from evs_cli.file_kinds import ENCODING_SUFFIX, is_own_file
+from evs_cli.output_file import check_output_file
+from evs_cli.progress import SilentProgress
 from evs_cli.session import Session, SessionRequest
+from evs_cli.stored_session import RULE_OPTIONS, StoredSession
 from evs_cli.sweep import SweepRow, sweep
 from evs_cli.video.sampling import SamplingRequest
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.encoding_file.reader import Encoding
 
 
 def prune_video(
@@ -29,15 +34,16 @@ def prune_video(
     overwrite: bool = False,
     **request: Any,
 ) -> PrunedVideo:
-    """Decode, encode and prune one video.
+    """Decode, encode and prune one video, or read what a rate keeps of an encoding.
 
     Args:
-        video: a path or a seekable binary file object.
+        video: a path or a seekable binary file object; or a path or URL of a file that ``encode_video`` or
+            ``evs encode`` wrote, which takes ``method``, ``min_dissimilarity`` and ``seed`` alone.
         q: pruning rate, ``0 <= q < 1``; None is the model's own, else 0.7.
         output: a ``.pt`` or ``.safetensors`` file to write, or None.
         overwrite: whether ``output`` may exist already.
         **request: ``model``, ``revision``, ``trust_remote_code``, ``device``, ``dtype``, ``score_dtype``,
-            ``method``, ``min_dissimilarity``, ``seed``, ``batch_frames``, ``decoder``;
+            ``method``, ``min_dissimilarity``, ``seed``, ``batch_frames`` (None is auto), ``reuse``, ``decoder``;
             ``fps``, ``num_frames``, ``max_frames``, ``start_seconds``,
             ``end_seconds``; ``prompt``, ``size``, ``frame_min_pixels``, ``frame_max_pixels``, ``video_min_pixels``,
             ``video_max_pixels``, ``cap_pixels_per_frame``; ``dialect`` and the server's options as
@@ -56,9 +62,15 @@ def prune_video(
         check_pruning_rate(q)
     if output is not None:
         artifact.check_output_path(Path(output), overwrite=overwrite)
-    session = Session(make_request(**request))
-    rate, _ = session.pruning_rate(q)
-    pruned = session.encode(video).prune(rate, session.rule)
+    asked = make_request(**request)
+    if is_own_file(video):
+        stored = StoredSession(asked, SilentProgress())
+        with stored.opened(os.fspath(cast("str", video))) as encoding:
+            pruned = encoding.at(stored.pruning_rate(q, encoding)[0], stored.rule)
+    else:
+        session = Session(asked)
+        rate, _ = session.pruning_rate(q)
+        pruned = session.retain(video, [rate]).prune(rate)
     if output is not None:
         artifact.save(pruned, output, overwrite=overwrite)
     return pruned
@@ -67,19 +79,64 @@ def prune_video(
 def sweep_video(
     video: VideoSource, rates: Sequence[float], *, with_quality: bool = False, **request: Any
 ) -> list[SweepRow]:
-    """Encode one video once and tell what each rate keeps.
+    """Encode one video once, or read its encoding, and tell what each rate keeps.
 
     Args:
-        video: a path or a seekable binary file object.
+        video: as for ``prune_video``.
         rates: pruning rates, each ``0 <= q < 1``.
         with_quality: whether to measure coverage and drift at each rate.
         **request: as for ``prune_video``.
     """
     for q in rates:
         check_pruning_rate(q)
-    session = Session(make_request(**request))
-    encoded = session.encode(video)
+    asked = make_request(**request)
+    if is_own_file(video):
+        stored = StoredSession(asked, SilentProgress())
+        with stored.opened(os.fspath(cast("str", video))) as encoding:
+            return sweep(encoding.video, rates, stored.rule, encoder=encoding.model, with_quality=with_quality)
+    session = Session(asked)
+    encoded = session.encode(video) if with_quality else session.score(video)
     return sweep(encoded, rates, session.rule, encoder=session.encoder, with_quality=with_quality)
+
+
+def encode_video(
+    video: VideoSource,
+    output: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    store_dtype: str | None = None,
+    levels: str = "all",
+    **request: Any,
+) -> Encoding:
+    """Encode one video whole into a file, from which ``Encoding.at`` serves any rate.
+
+    Args:
+        video: a path or a seekable binary file object.
+        output: a ``.safetensors`` file to write.
+        overwrite: whether ``output`` may exist already.
+        store_dtype: ``bfloat16``, ``float16``, ``int8`` or ``fp8`` to store rows in; None is the embeddings' own.
+        levels: ``all`` or ``main``: whether further levels (DeepStack) are stored.
+        **request: as for ``prune_video``, but for ``method``, ``min_dissimilarity`` and ``seed``.
+
+    Returns:
+        The file, opened; close it, or use it in a ``with``.
+
+    Raises:
+        EvsError: see ``evs_cli.errors``; a bad argument raises before any work.
+        TypeError: a keyword that is none of the above.
+    """
+    from pathlib import Path
+
+    from evs_cli.encode_job import StoreRequest, encode_to_file
+    from evs_cli.encoding_file.reader import open_encoding
+
+    for name in RULE_OPTIONS:
+        if name in request:
+            raise TypeError(f"unexpected keyword {name!r}: an encoding keeps every row")
+    store, target = StoreRequest(store_dtype, levels), Path(output)
+    check_output_file(target, (ENCODING_SUFFIX,), overwrite=overwrite)
+    encode_to_file(video, target, Session(make_request(**request)), store)
+    return open_encoding(target)
 
 
 def make_request(**request: Any) -> SessionRequest:

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from evs_cli.artifact_checks import check_pruned_video
 from evs_cli.errors import ArtifactError
+from evs_cli.file_kinds import ENCODING_KIND, METADATA_KEY
 from evs_cli.output_file import check_output_file, replacing
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 SUFFIXES = (".pt", ".safetensors")
-_METADATA_KEY = "evs"  # safetensors metadata: one key, JSON with sorted keys
+_DTYPE_ORDER = ("I64", "F64", "F32", "I32", "BF16", "F16", "BOOL")
+"""The order safetensors' own library puts tensors in a file: the widest first, so that each begins at a multiple of its
+item size."""
 _LEVEL_PREFIX, _INPUT_PREFIX = "deepstack_embeddings.", "token_inputs."
 
 
@@ -110,7 +113,8 @@ def _plain(value: Any, storages: set[int]) -> Any:
         storages.add(tensor.untyped_storage().data_ptr())
         return tensor
     if isinstance(value, Mapping):
-        return {sys.intern(str(key)): _plain(item, storages) for key, item in value.items()}
+        # Sorted, as JSON has them in the file of an encoding: a prune of that gives the very bytes of a fresh one.
+        return {sys.intern(str(key)): _plain(value[key], storages) for key in sorted(value)}
     if isinstance(value, (list, tuple)):
         return [_plain(item, storages) for item in value]
     # pickle writes an object once and refers to it after: equal strings must be one object for equal bytes.
@@ -128,11 +132,18 @@ def _write_pt(record: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def _write_safetensors(record: dict[str, Any], file: IO[bytes]) -> None:
-    from safetensors.torch import save as serialize
+    """The very bytes of safetensors' own ``save``, which holds all of them twice in memory; here tensors are written
+    from where they lie.
+    """
+    from evs_cli.encoding_file.container import write_header
+    from evs_cli.encoding_file.dtypes import NAMES, bytes_of
 
     tensors, rest = _split_tensors(record)
-    metadata = {_METADATA_KEY: json.dumps(rest, sort_keys=True, allow_nan=False)}
-    file.write(serialize(tensors, metadata=metadata))
+    names = sorted(tensors, key=lambda name: (_DTYPE_ORDER.index(NAMES[tensors[name].dtype]), name))
+    layout = [(name, NAMES[tensors[name].dtype], tuple(tensors[name].shape)) for name in names]
+    file.write(write_header({METADATA_KEY: json.dumps(rest, sort_keys=True, allow_nan=False)}, layout))
+    for name in names:
+        file.write(bytes_of(tensors[name]))
 
 
 def _split_tensors(record: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -170,9 +181,14 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
 
     try:
         with safe_open(path, framework="pt") as file:
-            record: dict[str, Any] = json.loads((file.metadata() or {}).get(_METADATA_KEY, "{}"))
+            record: dict[str, Any] = json.loads((file.metadata() or {}).get(METADATA_KEY, "{}"))
             if not isinstance(record, dict):
-                raise ValueError(f"the metadata {_METADATA_KEY} is no object")
+                raise ValueError(f"the metadata {METADATA_KEY} is no object")
+            if record.get("kind") == ENCODING_KIND:
+                raise ArtifactError(
+                    f"cannot read {path.name} as a pruned video: it is a whole encoding, which `evs encode` wrote.",
+                    hint="evs_cli.open_encoding reads it; `evs prune` takes it in place of a video.",
+                )
             names = list(file.keys())
             levels = sorted((n for n in names if n.startswith(_LEVEL_PREFIX)), key=lambda n: int(n.rsplit(".", 1)[1]))
             inputs = [name for name in names if name.startswith(_INPUT_PREFIX)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evs_cli.core.counts import check_pruning_rate, compute_retained_tokens_count
 from evs_cli.errors import ArtifactError, UsageError
+from evs_cli.record_checks import Fault, describe, is_int, is_int_from, is_json, is_number, is_triple, require
 
 if TYPE_CHECKING:
     import torch
@@ -41,20 +41,11 @@ def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
         pruned = PrunedVideo(**values)
         for check in (_check_tensors, _check_numbers, _check_mask, _check_scores, _check_sequence, _check_counts):
             check(pruned)
-    except _Fault as fault:
+    except Fault as fault:
         raise ArtifactError(
             f"cannot use {name}: {fault}.", hint="It is damaged or was changed; prune the video again."
         ) from fault
     return pruned
-
-
-class _Fault(Exception):  # noqa: N818 - never leaves this module
-    """What is wrong, in a clause."""
-
-
-def _require(is_true: bool, fault: str) -> None:
-    if not is_true:
-        raise _Fault(fault)
 
 
 def _present(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +53,7 @@ def _present(record: Mapping[str, Any]) -> dict[str, Any]:
 
     values: dict[str, Any] = {}
     for field in fields(PrunedVideo):
-        _require(field.name in record, f"{field.name} is missing")
+        require(field.name in record, f"{field.name} is missing")
         values[field.name] = record[field.name]
     return values
 
@@ -72,12 +63,12 @@ def _check_plain(values: Mapping[str, Any]) -> None:
     from evs_cli.core.methods import METHODS
 
     def need(key: str, is_right: Callable[[Any], bool], expected: str) -> None:
-        _require(is_right(values[key]), f"{key} is {_describe(values[key])}, expected {expected}")
+        require(is_right(values[key]), f"{key} is {describe(values[key])}, expected {expected}")
 
     for key in _TRIPLES:
-        need(key, _is_triple, "three positive integers")
+        need(key, is_triple, "three positive integers")
     for key, least in _LEAST_INTEGERS.items():
-        need(key, partial(_is_int_from, least), f"an integer of at least {least}")
+        need(key, partial(is_int_from, least), f"an integer of at least {least}")
     for key in _MAPPINGS:
         need(key, lambda value: isinstance(value, Mapping), "a dict")
     for key in ("zero_frames", "deepstack_embeddings"):
@@ -86,13 +77,13 @@ def _check_plain(values: Mapping[str, Any]) -> None:
         need(key, lambda value: isinstance(value, str), "a string")
     need("features_are_batched", lambda value: isinstance(value, bool), "True or False")
     need("method", lambda value: value in METHODS, f"one of {', '.join(METHODS)}")
-    need("seed", lambda value: value is None or _is_int(value), "an integer or None")
-    need("min_dissimilarity", lambda value: value is None or _is_number(value), "a number or None")
+    need("seed", lambda value: value is None or is_int(value), "an integer or None")
+    need("min_dissimilarity", lambda value: value is None or is_number(value), "a number or None")
     need("q", _is_rate, "0 <= q < 1")
     for part in ("model", "video"):
         if part in values["provenance"]:
             found = values["provenance"][part]
-            _require(isinstance(found, Mapping), f"provenance.{part} is {_describe(found)}, expected a dict")
+            require(isinstance(found, Mapping), f"provenance.{part} is {describe(found)}, expected a dict")
 
 
 def _check_tensors(pruned: PrunedVideo) -> None:
@@ -103,9 +94,9 @@ def _check_tensors(pruned: PrunedVideo) -> None:
     for key, ndim in (("embeddings", 2), ("extra_embeddings", 2), ("input_ids", 1), ("frame_indices", 1)):
         tensor = getattr(pruned, key)
         is_right = isinstance(tensor, torch.Tensor) and tensor.ndim == ndim
-        _require(is_right, f"{key} is {_describe(tensor)}, expected a tensor of {ndim} dimensions")
-    _require(pruned.embeddings.is_floating_point(), f"embeddings are {pruned.embeddings.dtype}, expected floats")
-    _require(pruned.embeddings.shape[1] > 0, "embeddings have no dimension")
+        require(is_right, f"{key} is {describe(tensor)}, expected a tensor of {ndim} dimensions")
+    require(pruned.embeddings.is_floating_point(), f"embeddings are {pruned.embeddings.dtype}, expected floats")
+    require(pruned.embeddings.shape[1] > 0, "embeddings have no dimension")
     kept = pruned.embeddings.shape[0]
     extra, length, sampled = len(pruned.extra_embeddings), len(pruned.input_ids), len(pruned.frame_indices)
     expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
@@ -124,59 +115,59 @@ def _check_tensors(pruned: PrunedVideo) -> None:
     }
     mask = pruned.retention_mask
     if isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and tuple(mask.shape) == pruned.token_grid_thw:
-        _require(int(mask.sum()) == kept, f"{kept} embeddings, the retention mask keeps {int(mask.sum())}")
+        require(int(mask.sum()) == kept, f"{kept} embeddings, the retention mask keeps {int(mask.sum())}")
     for key, (shape, dtype) in expected.items():
         tensor = getattr(pruned, key)
         is_right = isinstance(tensor, torch.Tensor) and tuple(tensor.shape) == shape and tensor.dtype == dtype
-        _require(is_right, f"{key} is {_describe(tensor)}, expected {shape} {_name(dtype)}")
+        require(is_right, f"{key} is {describe(tensor)}, expected {shape} {_name(dtype)}")
     for level in pruned.deepstack_embeddings:
         is_right = isinstance(level, torch.Tensor) and level.ndim == 2 and len(level) == kept
         is_right = is_right and level.dtype == pruned.embeddings.dtype
-        _require(is_right, f"deepstack_embeddings hold {_describe(level)}, expected {kept} rows as the main level's")
+        require(is_right, f"deepstack_embeddings hold {describe(level)}, expected {kept} rows as the main level's")
     for key, values in pruned.token_inputs.items():
         is_right = isinstance(values, torch.Tensor) and tuple(values.shape) == (length,) and values.dtype == torch.int64
-        _require(is_right, f"token_inputs.{key} is {_describe(values)}, expected ({length},) int64")
+        require(is_right, f"token_inputs.{key} is {describe(values)}, expected ({length},) int64")
     positions = pruned.position_ids
     is_right = positions is None or (
         isinstance(positions, torch.Tensor)
         and positions.dtype == torch.int64
         and tuple(positions.shape) in ((length,), (3, length))
     )
-    _require(is_right, f"position_ids are {_describe(positions)}, expected ({length},) or (3, {length}) int64")
+    require(is_right, f"position_ids are {describe(positions)}, expected ({length},) or (3, {length}) int64")
 
 
 def _check_numbers(pruned: PrunedVideo) -> None:
     """Numbers that must be finite, and lists that must ascend."""
     num_frames, height, width = pruned.token_grid_thw
     merge = pruned.spatial_merge_size
-    _require(
+    require(
         pruned.video_grid_thw == (num_frames, height * merge, width * merge),
         f"video_grid_thw is {pruned.video_grid_thw}, expected the token grid times {merge}",
     )
     for key in ("embeddings", "extra_embeddings", "pts_seconds", "frame_pts_seconds", "prompt_seconds"):
-        _require(bool(getattr(pruned, key).isfinite().all()), f"{key} hold NaN or infinite values")
+        require(bool(getattr(pruned, key).isfinite().all()), f"{key} hold NaN or infinite values")
     for level in pruned.deepstack_embeddings:
-        _require(bool(level.isfinite().all()), "deepstack_embeddings hold NaN or infinite values")
+        require(bool(level.isfinite().all()), "deepstack_embeddings hold NaN or infinite values")
     indices = pruned.frame_indices
-    _require(bool((indices >= 0).all() and (indices.diff() >= 0).all()), "frame_indices are negative or descend")
-    _require(bool((pruned.pts_seconds.diff() >= 0).all()), "pts_seconds descend")
+    require(bool((indices >= 0).all() and (indices.diff() >= 0).all()), "frame_indices are negative or descend")
+    require(bool((pruned.pts_seconds.diff() >= 0).all()), "pts_seconds descend")
     zero = pruned.zero_frames
-    is_right = all(_is_int(frame) and 0 <= frame < num_frames for frame in zero) and list(zero) == sorted(set(zero))
-    _require(is_right, f"zero_frames are {list(zero)!r}, expected ascending frames below {num_frames}")
+    is_right = all(is_int(frame) and 0 <= frame < num_frames for frame in zero) and list(zero) == sorted(set(zero))
+    require(is_right, f"zero_frames are {list(zero)!r}, expected ascending frames below {num_frames}")
 
 
 def _check_mask(pruned: PrunedVideo) -> None:
     """Counts against the mask: per frame, in all, and by the rate."""
     mask = pruned.retention_mask
     counts = mask.sum(dim=(1, 2))
-    _require(
+    require(
         bool((counts == pruned.num_tokens_per_frame).all()), "num_tokens_per_frame does not match the retention mask"
     )
-    _require(bool(mask[0].all()), "the retention mask does not keep frame 0 whole")
+    require(bool(mask[0].all()), "the retention mask does not keep frame 0 whole")
     retained, kept = _rule_count(pruned), int(counts.sum())
     is_right = kept == retained or (kept < retained and pruned.min_dissimilarity is not None)
-    _require(is_right, f"{kept} tokens are kept, q = {pruned.q:g} keeps {retained}")
-    _require(bool((mask.nonzero() == pruned.token_thw).all()), "token_thw does not match the retention mask")
+    require(is_right, f"{kept} tokens are kept, q = {pruned.q:g} keeps {retained}")
+    require(bool((mask.nonzero() == pruned.token_thw).all()), "token_thw does not match the retention mask")
 
 
 def _check_scores(pruned: PrunedVideo) -> None:
@@ -185,16 +176,14 @@ def _check_scores(pruned: PrunedVideo) -> None:
     from evs_cli.core.retention import Ranking
 
     scores = pruned.dissimilarity
-    _require(bool(scores.isfinite().all()), "dissimilarity holds NaN or infinite values")
-    _require(bool((scores[0] == FIRST_FRAME_DISSIMILARITY).all()), "dissimilarity of frame 0 is not 255")
-    _require(
-        pruned.noise_tokens <= pruned.retained_tokens, f"noise_tokens is {pruned.noise_tokens}, more than are kept"
-    )
+    require(bool(scores.isfinite().all()), "dissimilarity holds NaN or infinite values")
+    require(bool((scores[0] == FIRST_FRAME_DISSIMILARITY).all()), "dissimilarity of frame 0 is not 255")
+    require(pruned.noise_tokens <= pruned.retained_tokens, f"noise_tokens is {pruned.noise_tokens}, more than are kept")
     if pruned.method == "evs":
         mask = Ranking(scores).first(_rule_count(pruned))
         if pruned.min_dissimilarity is not None:
             mask &= scores.double() >= pruned.min_dissimilarity
-        _require(bool((mask == pruned.retention_mask).all()), "the retention mask is not the one dissimilarity gives")
+        require(bool((mask == pruned.retention_mask).all()), "the retention mask is not the one dissimilarity gives")
 
 
 def _check_sequence(pruned: PrunedVideo) -> None:
@@ -204,62 +193,36 @@ def _check_sequence(pruned: PrunedVideo) -> None:
     offsets, length = pruned.frame_offsets, len(pruned.input_ids)
     starts, ends = offsets[:, 0], offsets[:, 1]
     is_right = bool((ends - starts + 1 == pruned.num_tokens_per_frame).all())
-    _require(is_right, "frame_offsets do not match num_tokens_per_frame")
+    require(is_right, "frame_offsets do not match num_tokens_per_frame")
     is_right = int(starts[0]) >= 0 and int(ends.max()) < length and bool((starts[1:] > ends[:-1]).all())
-    _require(is_right, "frame_offsets leave the sequence or overlap")
+    require(is_right, "frame_offsets leave the sequence or overlap")
     extra = pruned.extra_positions
     is_right = not len(extra) or (int(extra[0]) >= 0 and int(extra[-1]) < length and bool((extra.diff() > 0).all()))
-    _require(is_right, "extra_positions leave the sequence or do not ascend")
+    require(is_right, "extra_positions leave the sequence or do not ascend")
     owned = torch.zeros(length, dtype=torch.bool)
     for start, end in offsets.tolist():
         owned[start : end + 1] = True
-    _require(not bool(owned[extra].any()), "extra_positions fall into a frame's span")
+    require(not bool(owned[extra].any()), "extra_positions fall into a frame's span")
     owned[extra] = True
     is_placeholder = pruned.input_ids == pruned.placeholder_token_id
-    _require(bool((is_placeholder == owned).all()), "the placeholders of input_ids are not those of the spans")
+    require(bool((is_placeholder == owned).all()), "the placeholders of input_ids are not those of the spans")
 
 
 def _check_counts(pruned: PrunedVideo) -> None:
     """What the records of counts say against what is there."""
     for key in ("planned", "actual", "provenance"):
-        _require(_is_json(getattr(pruned, key)), f"{key} holds something other than plain values")
+        require(is_json(getattr(pruned, key)), f"{key} holds something other than plain values")
     length = pruned.actual.get("sequence_length", pruned.sequence_length)
-    _require(
-        length == pruned.sequence_length, f"actual says {_describe(length)} ids, there are {pruned.sequence_length}"
-    )
+    require(length == pruned.sequence_length, f"actual says {describe(length)} ids, there are {pruned.sequence_length}")
     kept = pruned.retained_tokens
     actual, planned = (counts.get("retained_tokens", kept) for counts in (pruned.actual, pruned.planned))
-    _require(actual == kept, f"actual says {_describe(actual)} tokens, {kept} are kept")
-    _require(_is_int(planned) and planned >= kept, f"planned says {_describe(planned)} tokens, {kept} are kept")
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        return False
-    return True
+    require(actual == kept, f"actual says {describe(actual)} tokens, {kept} are kept")
+    require(is_int(planned) and planned >= kept, f"planned says {describe(planned)} tokens, {kept} are kept")
 
 
 def _rule_count(pruned: PrunedVideo) -> int:
     num_frames, height, width = pruned.token_grid_thw
     return compute_retained_tokens_count(height * width, num_frames, pruned.q)
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_int_from(least: int, value: Any) -> bool:
-    return _is_int(value) and value >= least
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_triple(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) == 3 and all(_is_int(n) and n > 0 for n in value)
 
 
 def _is_rate(value: Any) -> bool:
@@ -272,13 +235,3 @@ def _is_rate(value: Any) -> bool:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _describe(value: object) -> str:
-    """A value in a few characters: a tensor by its shape and dtype."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return f"{tuple(value.shape)} {_name(value.dtype)}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"a {type(value).__name__}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -20,6 +21,21 @@ from evs_cli.dialects.walls import Wall
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.video.sampling import FrameSelection
+
+if TYPE_CHECKING:
+    from evs_cli.encoders.source import ModelSource
+
+
+class CostedModel(Protocol):
+    """What costs ask of a model: an encoder, or what a file of ours tells of one."""
+
+    @property
+    def source(self) -> ModelSource:
+        """Its name and configuration."""
+
+    @property
+    def has_language_model(self) -> bool:
+        """Whether its tokens go into a language model."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +185,7 @@ def check_context(context: int | None) -> None:
         raise UsageError(f"Invalid context ({context}). Expected at least 1.")
 
 
-def model_context_limit(encoder: VideoEncoder) -> int | None:
+def model_context_limit(encoder: CostedModel) -> int | None:
     """``max_position_embeddings`` of the language model, or None for a plain encoder."""
     try:
         language = read_language_model(encoder.source.config) if encoder.has_language_model else None
@@ -188,7 +204,7 @@ def _idle_notes(encoder: VideoEncoder, kv_budget_bytes: int | None) -> list[str]
 
 
 def rate_cost(
-    plan: EncodePlan, retained_tokens: int, encoder: VideoEncoder, kv_budget_bytes: int | None = None
+    plan: EncodePlan, retained_tokens: int, encoder: CostedModel, kv_budget_bytes: int | None = None
 ) -> CostReport | None:
     """What a prompt with ``retained_tokens`` video tokens costs; None where config.json does not tell the sizes."""
     try:

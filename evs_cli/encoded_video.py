@@ -1,14 +1,20 @@
-"""A video encoded once: the plan it follows, its tokens and their ranking; any rate is made from it."""
+"""A video encoded once: the plan it follows, the ranking of its tokens, and the rows that were kept of them.
+
+``EncodedClip`` is all but the rows, whatever a sink did with those. ``EncodedVideo`` has every row beside, so that any
+rate is made from it; ``RetainedVideo`` has those that the rates asked for keep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.encoders.base import Clip, EncodePlan
+from evs_cli.errors import UsageError
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.sampling import FrameSelection
 
@@ -17,7 +23,8 @@ if TYPE_CHECKING:
 
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.core.retention import Ranking
+    from evs_cli.core.retention import Ranking, Retention
+    from evs_cli.core.streaming import RetainedRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,17 +44,45 @@ class ClipPlan:
         return (*self.video.warnings, *self.selection.notes, *self.encode.notes)
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedVideo:
-    """A video encoded once; ``prune`` serves any rate from it."""
+@dataclass(frozen=True)
+class ClipCounts:
+    """The counts that settle all others at every rate; those of the plan outlive it, in a file."""
 
-    plan: ClipPlan
+    num_sampled_frames: int
+    """S."""
+    token_grid_thw: tuple[int, int, int]
+    sequence_length: int
+    """L before pruning."""
+
+    @classmethod
+    def of(cls, plan: EncodePlan) -> ClipCounts:
+        """The counts of a plan."""
+        return cls(len(plan.pts_seconds), plan.token_grid_thw, plan.sequence_length())
+
+    def at(self, q: float) -> dict[str, Any]:
+        """All counts at rate q, as the artifact records them; with a floor, the tokens kept are at most these."""
+        num_frames, height, width = self.token_grid_thw
+        total = num_frames * height * width
+        retained = compute_retained_tokens_count(height * width, num_frames, q)
+        return {
+            "num_sampled_frames": self.num_sampled_frames,
+            "token_grid_thw": list(self.token_grid_thw),
+            "total_tokens": total,
+            "retained_tokens": retained,
+            "sequence_length": self.sequence_length - total + retained,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedClip:
+    """What an encoding tells but for its rows; with the rows a rate keeps, ``assemble`` makes the pruned video."""
+
+    planned: ClipCounts
+    """Of all sampled frames; of ``actual`` unless the file is damaged."""
     actual: EncodePlan
-    """The plan of the frames that decoded; ``plan.encode`` itself unless the file is damaged."""
+    """The plan of the frames that decoded."""
     frame_indices: np.ndarray[Any, np.dtype[np.int64]]
     """(S,) indices of the sampled frames that decoded."""
-    levels: tuple[torch.Tensor, ...]
-    """One (T, h, w, D) tensor a level on the CPU, the main one first."""
     extra_embeddings: torch.Tensor
     """(E, D) rows that are no grid token, in the order of their placeholders."""
     ranking: Ranking
@@ -67,19 +102,30 @@ class EncodedVideo:
         ours, own = self.ranking.at(q).retention_mask, self.own_ranking.at(q).retention_mask
         return int((ours & ~own).sum())
 
-    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
-        """The pruned video at rate q, ``0 <= q < 1``; by EVS unless ``rule`` says otherwise."""
+    def rows_of(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
+        """``(n, D)`` rows of tokens ``(n,)`` int64, counted in (t, h, w) order; level 0 is the main one.
+
+        Raises:
+            TypeError: an encoding without rows.
+        """
+        raise TypeError(f"rows were asked of {type(self).__name__}, which has none. Expected an EncodedVideo.")
+
+    def assemble(self, retention: Retention, rule: RetentionRule, rows: Sequence[torch.Tensor]) -> PrunedVideo:
+        """The pruned video of a retention.
+
+        Args:
+            retention: what is kept of ``ranking``.
+            rule: what chose it.
+            rows: ``(K, D)`` kept rows a level, the main one first, in the original order; they are not copied.
+        """
         import torch
 
-        from evs_cli.core.methods import RetentionRule
         from evs_cli.core.pruned_video import PrunedVideo
 
-        rule = rule or RetentionRule()
-        retention = rule.retain(self.ranking, q)
         retained = retention.retained_tokens
         sequence = self.actual.layout.prune(retention.retention_mask.numpy())
         kept = torch.from_numpy(sequence.kept_positions)
-        main, *further = (retention.select(level) for level in self.levels)
+        main, *further = rows
         positions = self.position_ids
         return PrunedVideo(
             embeddings=main,
@@ -112,9 +158,9 @@ class EncodedVideo:
             seed=rule.seed if rule.method == "random" else None,
             noise_tokens=retention.noise_tokens,
             zero_frames=self.zero_frames,
-            planned=counts_of(self.plan.encode, retention.q),
+            planned=self.planned.at(retention.q),
             actual={
-                **counts_of(self.actual, retention.q),
+                **ClipCounts.of(self.actual).at(retention.q),
                 "retained_tokens": retained,
                 "sequence_length": len(sequence.input_ids),
             },
@@ -122,12 +168,46 @@ class EncodedVideo:
         )
 
 
-def counts_of(plan: EncodePlan, q: float) -> dict[str, Any]:
-    """The counts of a plan at rate q, as the artifact records them; with a floor, the tokens kept are at most these."""
-    return {
-        "num_sampled_frames": len(plan.pts_seconds),
-        "token_grid_thw": list(plan.token_grid_thw),
-        "total_tokens": plan.total_tokens,
-        "retained_tokens": plan.retained_tokens(q),
-        "sequence_length": plan.sequence_length(q),
-    }
+@dataclass(frozen=True, eq=False)
+class EncodedVideo(EncodedClip):
+    """An encoding with every row; ``prune`` serves any rate from it."""
+
+    levels: tuple[torch.Tensor, ...]
+    """One (T, h, w, D) tensor a level on the CPU, the main one first."""
+
+    def rows_of(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
+        """See ``EncodedClip.rows_of``."""
+        return self.levels[level].flatten(0, 2)[tokens]
+
+    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
+        """The pruned video at rate q, ``0 <= q < 1``; by EVS unless ``rule`` says otherwise."""
+        from evs_cli.core.methods import RetentionRule
+
+        rule = rule or RetentionRule()
+        retention = rule.retain(self.ranking, q)
+        return self.assemble(retention, rule, [retention.select(level) for level in self.levels])
+
+
+@dataclass(frozen=True, eq=False)
+class RetainedVideo(EncodedClip):
+    """An encoding with the rows that some rates keep; ``prune`` serves those rates, and every higher one."""
+
+    rule: RetentionRule
+    """What chose the rows."""
+    rows: RetainedRows
+
+    def prune(self, q: float) -> PrunedVideo:
+        """The pruned video at rate q; at the lowest rate it holds the very rows, not copied.
+
+        Raises:
+            UsageError: a rate that keeps more than the rows that are there.
+        """
+        retention = self.rule.retain(self.ranking, q)
+        is_kept = retention.retention_mask.flatten()[self.rows.positions]
+        if int(is_kept.sum()) < retention.retained_tokens:
+            raise UsageError(
+                f"Invalid pruning rate {q!r}: it keeps {retention.retained_tokens:,} rows, "
+                f"{len(is_kept):,} were retained. Expected one of the rates they were retained for."
+            )
+        levels = self.rows.levels if bool(is_kept.all()) else tuple(level[is_kept] for level in self.rows.levels)
+        return self.assemble(retention, self.rule, levels)

@@ -22,7 +22,7 @@ def check_output_file(path: Path, suffixes: Sequence[str], *, overwrite: bool) -
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except OSError as error:  # a name that is too long
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     if is_folder:
         raise ArtifactError(f"cannot write {path}: it is a folder.", hint="Give a file name.")
     if path.suffix not in suffixes:
@@ -57,14 +57,15 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
         os.replace(temporary, target)  # noqa: PTH105
         temporary = None
     except OSError as error:
-        raise _unwritable(target, error) from error
+        raise unwritable(target, error) from error
     finally:
         if temporary is not None:
             with suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
 
 
-def _unwritable(path: Path, error: OSError) -> ArtifactError:
+def unwritable(path: Path, error: OSError) -> ArtifactError:
+    """The error for a file that the system does not let evs write."""
     return ArtifactError(f"cannot write {path}: {(error.strerror or str(error)).lower()}.")
 
 

@@ -1,20 +1,24 @@
 """The order of the steps: probe, plan, decode, encode, rank, rebuild.
 
-In: videos, an encoder and what the user asks for. Out: an ``EncodedVideo``, which serves every rate, and from it a
-``PrunedVideo``. Frames stream through in batches; only the embeddings are kept. It knows no terminal: whoever
-wants to watch passes a ``Progress``.
+In: videos, an encoder and what the user asks for. Out: an ``EncodedClip``, and in a ``TokenSink`` the rows. Frames
+stream through in batches, and what is kept of their tokens is the sink's choice. It knows no terminal: whoever wants
+to watch passes a ``Progress``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from evs_cli.batching import choose_batch_size
 from evs_cli.dialects.served import TrueSource, server_source
-from evs_cli.encoded_video import ClipPlan, EncodedVideo
-from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
-from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, Runtime
+from evs_cli.encoded_video import ClipCounts, ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
+from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder, require_same_count
+from evs_cli.encoders.runtime import Runtime
 from evs_cli.errors import ModelError, UsageError
+from evs_cli.memory import free_memory_bytes
+from evs_cli.overlap import Ahead
 from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.provenance import provenance_of
 from evs_cli.video.info import probe_video
@@ -24,10 +28,16 @@ from evs_cli.video.source import VideoSource
 if TYPE_CHECKING:
     import torch
 
+    from evs_cli.core.methods import RetentionRule
     from evs_cli.core.retention import Ranking
+    from evs_cli.core.streaming import TokenSink
     from evs_cli.core.video_tokens import VideoTokens
     from evs_cli.dialects.served import ServedPlanner
+    from evs_cli.reuse import FrameGroup
     from evs_cli.video.decoder import Decoder
+    from evs_cli.video.frames import FrameStream
+
+    Inputs = dict[str, torch.Tensor]
 
 DEFAULT_PRUNING_RATE = 0.7
 
@@ -37,14 +47,17 @@ class EncodeSettings:
     """How frames are decoded and encoded; none of it changes a count."""
 
     runtime: Runtime
-    batch_frames: int = DEFAULT_BATCH_FRAMES
-    """Sampled frames a batch, at least 1; rounded up to whole tubelets."""
+    batch_frames: int | None = None
+    """Sampled frames a batch, at least 1; rounded up to whole tubelets. None chooses by the free memory."""
     decoder: Decoder = "pyav"
     score_dtype: torch.dtype | None = None
     """Dtype of the dissimilarity; None is the embeddings' own."""
+    reuses_frames: bool = True
+    """Whether a frame (tubelet) that is equal to the one before, bit for bit, is left out of the encoding and gets the
+    tokens of that one. Families whose frames are not independent never do."""
 
     def __post_init__(self) -> None:
-        if self.batch_frames < 1:
+        if self.batch_frames is not None and self.batch_frames < 1:
             raise UsageError(f"Invalid batch_frames ({self.batch_frames}). Expected at least 1.")
 
 
@@ -97,7 +110,56 @@ def encode_video(
     progress: Progress | None = None,
     timings: Timings | None = None,
 ) -> EncodedVideo:
-    """Decode and encode a planned video, and rank its tokens. The encoder's weights must be loaded.
+    """Encode a planned video and keep every row; see ``encode_clip``."""
+    from evs_cli.core.streaming import AllTokens
+
+    rows = AllTokens(plan.encode.token_grid_thw[0], free_bytes=free_memory_bytes())
+    clip = encode_clip(plan, encoder, settings, rows, options, progress=progress, timings=timings)
+    return EncodedVideo(**vars(clip), levels=rows.levels)
+
+
+def retain_video(
+    plan: ClipPlan,
+    encoder: VideoEncoder,
+    settings: EncodeSettings,
+    rates: Sequence[float],
+    rule: RetentionRule,
+    options: EncodeOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    timings: Timings | None = None,
+) -> RetainedVideo:
+    """Encode a planned video and keep the rows that some rate keeps, at least one; see ``encode_clip``.
+
+    Memory grows with those rows, not with the video: see ``StreamingRetention``.
+    """
+    from evs_cli.core.streaming import StreamingRetention
+
+    planned = plan.encode.token_grid_thw
+    retention = StreamingRetention(
+        rule.most_rows(planned, rates),
+        min_dissimilarity=rule.min_dissimilarity,
+        scores=rule.own_scores(planned),
+        free_bytes=free_memory_bytes(),
+    )
+    clip = encode_clip(plan, encoder, settings, retention, options, progress=progress, timings=timings)
+    rows = retention.finish(rule.most_rows(clip.actual.token_grid_thw, rates))
+    return RetainedVideo(**vars(clip), rule=rule, rows=rows)
+
+
+def encode_clip(
+    plan: ClipPlan,
+    encoder: VideoEncoder,
+    settings: EncodeSettings,
+    sink: TokenSink,
+    options: EncodeOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    timings: Timings | None = None,
+) -> EncodedClip:
+    """Decode and encode a planned video, rank its tokens, and hand them to ``sink`` as they come.
+
+    The encoder's weights must be loaded.
 
     Raises:
         VideoError: no sampled frame decodes.
@@ -105,7 +167,7 @@ def encode_video(
     """
     progress, timings = progress or SilentProgress(), timings or Timings()
     options = options or EncodeOptions()
-    run = _EncodeRun(plan, encoder, settings, progress, timings)
+    run = _EncodeRun(plan, encoder, settings, sink, progress, timings)
     run.consume()
     actual = plan.encode
     if len(run.positions) < len(plan.selection.frame_indices):
@@ -119,50 +181,67 @@ def encode_video(
             f"cannot place the tokens of {encoder.source.name}: the grid came out as {ranking.token_grid_thw}, "
             f"{actual.token_grid_thw} was planned."
         )
-    return EncodedVideo(
-        plan=plan,
+    return EncodedClip(
+        planned=ClipCounts.of(plan.encode),
         actual=actual,
         frame_indices=plan.selection.frame_indices[run.positions],
-        levels=run.levels(),
         extra_embeddings=run.extra_embeddings(),
         ranking=ranking,
         own_ranking=run.own_ranking(),
         zero_frames=tuple(run.scorer.zero_frames),
         position_ids=encoder.position_ids(actual),
-        provenance=provenance_of(plan, encoder, settings, options, run.batch_frames),
+        provenance=provenance_of(plan, encoder, settings, options, run.batch_frames, run.reused_frames),
         timings_seconds=timings.seconds,
     )
 
 
 class _EncodeRun:
-    """One pass over the frames: decode, encode, score, keep the embeddings on the CPU."""
+    """One pass over the frames: decode, encode, score, hand the rows to the sink.
+
+    Decoding and preprocessing run in threads of their own, a batch ahead; all that is kept is touched by this one.
+    """
 
     def __init__(
         self,
         plan: ClipPlan,
         encoder: VideoEncoder,
         settings: EncodeSettings,
+        sink: TokenSink,
         progress: Progress,
         timings: Timings,
     ) -> None:
         from evs_cli.core.dissimilarity import DissimilarityScorer
+        from evs_cli.core.gathered import Gathered
 
         self.plan, self.encoder, self.settings = plan, encoder, settings
-        self.progress, self.timings = progress, timings
+        self.sink, self.progress, self.timings = sink, progress, timings
         self.scorer = DissimilarityScorer(score_dtype=settings.score_dtype)
         # Beside another dtype, the embeddings' own: to say how many tokens the choice moves.
         self._own_scorer = None if settings.score_dtype is None else DissimilarityScorer()
-        self._own_scores: list[torch.Tensor] = []
-        tubelet = encoder.temporal_patch_size
-        self.batch_frames = -(-settings.batch_frames // tubelet) * tubelet
+        num_frames = plan.encode.token_grid_thw[0]
+        self._own_scores = Gathered(num_frames)
+        self.batch_frames = self._choose_batch_frames()
+        self.reuses = settings.reuses_frames and encoder.frames_are_independent
+        self.reused_frames = 0
         self.positions: list[int] = []
-        self._scores: list[torch.Tensor] = []
-        self._buffers: list[torch.Tensor] = []  # (planned T, h, w, D) a level, filled from the front
-        self._filled = 0
-        self._extra: list[torch.Tensor] = []
+        self._beside = Timings()  # of the other threads, a step each
+        self._scores = Gathered(num_frames)
+        self._last: VideoTokens | None = None  # of the last tubelet encoded, which the next ones may repeat
+        self._extra = Gathered(len(plan.encode.layout.extra_positions))
+        self._no_rows: torch.Tensor | None = None  # (0, D) of the main level, once one has come
+
+    def _choose_batch_frames(self) -> int:
+        frames = self.settings.batch_frames
+        if frames is None:
+            chosen = choose_batch_size(self.plan, self.settings.runtime)
+            self.progress.detail(chosen.reason)
+            frames = chosen.frames
+        tubelet = self.encoder.temporal_patch_size
+        return -(-frames // tubelet) * tubelet
 
     def consume(self) -> None:
         """Read, encode and score every sampled frame."""
+        from evs_cli.reuse import group_frames
         from evs_cli.video.reader import read_frames
 
         self.progress.stage("encode", len(self.plan.selection.frame_indices))
@@ -172,34 +251,94 @@ class _EncodeRun:
             chunk_frames=self.batch_frames,
             decoder=self.settings.decoder,
         )
-        with stream:
-            batches = iter(stream)
+        grouped = group_frames(
+            self._marked(stream),
+            group_frames=self.batch_frames,
+            temporal_patch_size=self.encoder.temporal_patch_size,
+            reuses=self.reuses,
+        )
+        with (
+            Ahead(grouped, on_close=stream.cancel) as groups,
+            Ahead(self._preprocessed(groups), on_close=groups.close) as preprocessed,
+        ):
             while True:
                 with self.timings.measure("decode"):
-                    batch = next(batches, None)
-                if batch is None:
+                    item = next(preprocessed, None)
+                if item is None:
                     break
-                self.positions += batch.positions.tolist()
-                self._encode(self.encoder.mark_frames(batch.frames, self.plan.clip.pts_seconds[batch.positions]))
-                self.progress.advance(len(batch.positions))
-            for warning in stream.warnings:
-                self.progress.notice(warning)
+                self._encode(*item)
+                self.progress.advance(item[0].num_frames)
+                del item  # or it lives on beside the next
+        for warning in stream.warnings:
+            self.progress.notice(warning)
+        self.progress.detail(self._account())
 
-    def _encode(self, frames: torch.Tensor) -> None:
-        """Encode a batch, in halves where the device's memory does not hold it."""
+    def _account(self) -> str:
+        """Where the time went, for ``-v``: what ran beside, and what the encoder waited for."""
+        beside, own = self._beside.seconds, self.timings.seconds
+        return (
+            f"encoding took {own.get('encode', 0):.2f} s and waited {own['decode']:.2f} s for frames; beside it ran "
+            f"{beside.get('decode', 0):.2f} s of decoding and {beside.get('preprocess', 0):.2f} s of preprocessing"
+        )
+
+    def _marked(self, stream: FrameStream) -> Iterator[torch.Tensor]:
+        """The frames of each batch, decoded and with what the family draws on them."""
+        with stream:
+            while True:
+                with self._beside.measure("decode"):
+                    batch = next(stream, None)
+                    if batch is None:
+                        return
+                    self.positions += batch.positions.tolist()
+                    frames = self.encoder.mark_frames(batch.frames, self.plan.clip.pts_seconds[batch.positions])
+                del batch  # or it lives on beside the next
+                yield frames
+
+    def _preprocessed(self, groups: Iterator[FrameGroup]) -> Iterator[tuple[FrameGroup, Inputs | None]]:
+        """Each group with what the model takes of it; None where it has no frame, or more than go in at once."""
+        is_cuda = self.settings.runtime.device.startswith("cuda")
+        for group in groups:
+            inputs: Inputs | None = None
+            if 0 < len(group.frames) <= self.batch_frames:
+                with self._beside.measure("preprocess"):
+                    inputs = self.encoder.preprocess(group.frames, self.plan.encode)
+                    if is_cuda:  # from pinned memory the copy to the device runs beside its work
+                        inputs = {name: values.pin_memory() for name, values in inputs.items()}
+            yield group, inputs
+
+    def _encode(self, group: FrameGroup, inputs: Inputs | None) -> None:
+        """Encode a group, in halves where the device's memory does not hold it, and keep the tokens of all its frames.
+
+        Args:
+            group: the frames.
+            inputs: what the model takes of all of them; where it is None they are preprocessed here, part by part.
+        """
         import torch
 
+        if bool((group.tubelet_of < 0).any()):
+            assert self._last is not None
+            self._keep(self._last, torch.zeros_like(group.tubelet_of[group.tubelet_of < 0]))
+        tubelet = self.encoder.temporal_patch_size
         start = 0
-        while start < len(frames):
-            part = frames[start : start + self.batch_frames]
+        while start < len(group.frames):
+            part = group.frames[start : start + self.batch_frames]
             try:
                 with self.timings.measure("encode"):
-                    tokens = self.encoder.encode(part, self.plan.encode)
+                    if inputs is None or len(part) < len(group.frames):
+                        inputs = self.encoder.preprocess(part, self.plan.encode)
+                    tokens = self.encoder.embed(inputs, self.plan.encode)
             except torch.OutOfMemoryError as error:
+                inputs = None
                 self._halve(error)
                 continue
-            self._keep(tokens)
+            require_same_count(
+                tokens.num_frames, -(-len(part) // tubelet), self.encoder.source, "frames of tokens of a batch"
+            )
+            places = group.tubelet_of - start // tubelet
+            self._keep(tokens, places[(places >= 0) & (places < tokens.num_frames)])
+            inputs = None
             start += len(part)
+        self.reused_frames += group.num_frames - len(group.frames)
 
     def _halve(self, error: Exception) -> None:
         tubelet = self.encoder.temporal_patch_size
@@ -217,57 +356,57 @@ class _EncodeRun:
             f"Out of memory on {self.settings.runtime.device}: going on with {self.batch_frames} frames a batch."
         )
 
-    def _keep(self, tokens: VideoTokens) -> None:
+    def _keep(self, tokens: VideoTokens, frames: torch.Tensor) -> None:
+        """Score and hand over the tokens of ``frames`` (n,) int64, never descending, each of ``tokens`` among them."""
+        import torch
+
+        if len(frames) == tokens.num_frames:
+            self._hand_over(tokens)
+        else:  # a batch at a time: what one frame stands for may be minutes
+            for part in torch.split(frames, max(1, self.batch_frames // self.encoder.temporal_patch_size)):
+                self._hand_over(tokens.take(part))
+        if self.reuses:
+            self._last = tokens.take(torch.tensor([tokens.num_frames - 1]))
+
+    def _hand_over(self, tokens: VideoTokens) -> None:
+        """Score the next frames of tokens and give their rows to the sink."""
         levels = tokens.levels
         with self.timings.measure("rank"):
-            self._scores.append(self.scorer.update(levels).cpu())
+            scores = self.scorer.update(levels).cpu()
+            self._scores.append(scores)
             self._score_as_own(levels)
-        num_frames = levels[0].shape[0]
-        if not self._buffers:
-            planned = self.plan.encode.token_grid_thw[0]
-            self._buffers = [level.new_empty((planned, *level.shape[1:]), device="cpu") for level in levels]
-        for buffer, level in zip(self._buffers, levels, strict=True):
-            buffer[self._filled : self._filled + num_frames] = level
-        self._filled += num_frames
+            self.sink.add(tuple(level.cpu() for level in levels), scores)
+        self._no_rows = levels[0].new_empty((0, levels[0].shape[-1]), device="cpu")
         if tokens.extra is not None:
-            self._extra.append(tokens.extra.cpu())
+            self._extra.append(tokens.extra)
 
     def _score_as_own(self, levels: tuple[torch.Tensor, ...]) -> None:
         """Score in the embeddings' own dtype too; where that cannot be, another was asked for with reason."""
         if self._own_scorer is None:
             return
         try:
-            self._own_scores.append(self._own_scorer.update(levels).cpu())
+            self._own_scores.append(self._own_scorer.update(levels))
         except ModelError:
             self._own_scorer = None
             self._own_scores.clear()
 
-    def levels(self) -> tuple[torch.Tensor, ...]:
-        """The embeddings, (T, h, w, D) a level."""
-        return tuple(buffer[: self._filled] for buffer in self._buffers)
-
     def extra_embeddings(self) -> torch.Tensor:
         """(E, D) rows that are no grid token, in the order of their placeholders."""
-        import torch
-
         closing = self.encoder.closing_rows()
-        rows = self._extra if closing is None else [*self._extra, closing.cpu()]
-        main = self._buffers[0]
-        return torch.cat(rows) if rows else main.new_empty((0, main.shape[-1]))
+        if closing is not None:
+            self._extra.append(closing)
+        assert self._no_rows is not None
+        return self._extra.rows if len(self._extra) else self._no_rows
 
     def ranking(self) -> Ranking:
         """The ranking of every token that was encoded."""
-        import torch
-
         from evs_cli.core.retention import Ranking
 
         with self.timings.measure("rank"):
-            return Ranking(torch.cat(self._scores))
+            return Ranking(self._scores.rows)
 
     def own_ranking(self) -> Ranking | None:
         """The ranking in the embeddings' own dtype, where another was asked for."""
-        import torch
-
         from evs_cli.core.retention import Ranking
 
-        return Ranking(torch.cat(self._own_scores)) if self._own_scores else None
+        return Ranking(self._own_scores.rows) if len(self._own_scores) else None

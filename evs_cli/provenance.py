@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def provenance_of(
-    plan: ClipPlan, encoder: VideoEncoder, settings: EncodeSettings, options: EncodeOptions, batch_frames: int
+    plan: ClipPlan,
+    encoder: VideoEncoder,
+    settings: EncodeSettings,
+    options: EncodeOptions,
+    batch_frames: int,
+    reused_frames: int,
 ) -> dict[str, Any]:
     """The provenance record of an encoding: plain strings, numbers, lists and dicts alone.
 
@@ -30,6 +35,8 @@ def provenance_of(
         settings: how it was decoded and encoded.
         options: what the user asked of the family.
         batch_frames: frames a batch in the end; it may move embeddings within rounding, so it is part of the record.
+        reused_frames: frames that repeat the one before and were not encoded again; like the batches, it may move
+            embeddings within rounding.
     """
     video, selection = plan.video, plan.selection
     return {
@@ -62,6 +69,8 @@ def provenance_of(
         "dtype": settings.runtime.dtype_name,
         "score_dtype": None if settings.score_dtype is None else dtype_name(settings.score_dtype),
         "batch_frames": batch_frames,
+        "reuse": settings.reuses_frames and encoder.frames_are_independent,
+        "reused_frames": reused_frames,
     }
 
 

@@ -1,6 +1,6 @@
 """The main job over one or many videos: outputs settled first, one video at a time, a failure stops no other.
 
-In: videos, a rate, an output, a ``SessionRequest``. Out: a ``PruneOutcome`` a video as it is finished.
+In: videos or encodings, a rate, an output, a ``SessionRequest``. Out: a ``PruneOutcome`` each as it is finished.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 
 from evs_cli import artifact
 from evs_cli.core.counts import check_pruning_rate
-from evs_cli.encoded_video import ClipPlan
-from evs_cli.errors import ArtifactError, EvsError, UsageError
+from evs_cli.encoded_video import ClipPlan, EncodedClip
+from evs_cli.encoders.base import EncodePlan
+from evs_cli.encoders.runtime import dtype_name
+from evs_cli.errors import EvsError
+from evs_cli.job_outputs import settle_outputs
+from evs_cli.pipeline import DEFAULT_PRUNING_RATE
 from evs_cli.progress import Progress, Timings
-from evs_cli.session import STDIN, Session, SessionRequest, one_by_one, opened
+from evs_cli.session import Session, SessionRequest, one_by_one, opened
+from evs_cli.stored_session import StoredSession, are_encodings
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
@@ -26,6 +31,7 @@ class PruneJob:
     """What to prune and where to; made by ``plan_job``, so its outputs are settled."""
 
     videos: tuple[str, ...]
+    """Videos, or files of ``evs encode``."""
     outputs: tuple[Path | None, ...]
     """One a video; None prints only."""
     q: float | None
@@ -34,19 +40,33 @@ class PruneJob:
 
 
 @dataclass(frozen=True, eq=False)
+class StoredPlan:
+    """What a dry run tells of an encoding."""
+
+    encode: EncodePlan
+    read_bytes: int
+    """Bytes of the file that the rate needs, at most."""
+    size_bytes: int
+    """Bytes of the file."""
+
+
+@dataclass(frozen=True, eq=False)
 class PruneOutcome:
-    """What became of one video."""
+    """What became of one video or encoding."""
 
     video: str
     output: Path | None
-    model: str
+    model: str | None
+    """As it was named; of an encoding as that tells, None where it could not be read."""
     q: float
     q_source: str
     """Where the rate comes from, in a few words."""
     pruned: PrunedVideo | None = None
     """The result; None where the video failed or the run was dry."""
     plan: ClipPlan | None = None
-    """The plan, of a dry run alone."""
+    """The plan, of a dry run on a video alone."""
+    stored: StoredPlan | None = None
+    """What an encoding would be read for, of a dry run on that alone."""
     error: EvsError | None = None
     """Why the video failed."""
     is_at_most: bool = False
@@ -66,38 +86,8 @@ def plan_job(
     """
     if q is not None:
         check_pruning_rate(q)
-    if list(videos).count(STDIN) > 1:
-        raise UsageError("Invalid videos: - stands for standard input, which comes but once. Give it once.")
-    outputs: list[Path | None]
-    if output is None:
-        outputs = [None] * len(videos)
-    elif len(videos) == 1:
-        outputs = [Path(output)]
-    else:
-        folder = Path(output)
-        if folder.suffix in artifact.SUFFIXES or (folder.exists() and not folder.is_dir()):
-            raise UsageError(
-                f"Invalid output {output} for {len(videos)} videos: it is a file. "
-                "Expected a folder; each video becomes {stem}.pt in it."
-            )
-        outputs = [folder / f"{'stdin' if video == STDIN else Path(video).stem}.pt" for video in videos]
-        _refuse_clashes(videos, outputs)
-    for path in outputs:
-        if path is not None:
-            artifact.check_output_path(path, overwrite=overwrite)
-    return PruneJob(tuple(videos), tuple(outputs), q, overwrite, request)
-
-
-def _refuse_clashes(videos: Sequence[str], outputs: Sequence[Path | None]) -> None:
-    taken: dict[str, str] = {}
-    for video, output in zip(videos, outputs, strict=True):
-        key = str(output).casefold()  # some file systems do not tell cases apart
-        if key in taken:
-            raise ArtifactError(
-                f"cannot write {video} and {taken[key]}: both would become {output}.",
-                hint="Prune them one by one, each with its own -o.",
-            )
-        taken[key] = video
+    outputs = settle_outputs(videos, output, artifact.SUFFIXES, overwrite=overwrite)
+    return PruneJob(tuple(videos), outputs, q, overwrite, request)
 
 
 def run_job(job: PruneJob, progress: Progress, *, dry_run: bool = False) -> Iterator[PruneOutcome]:
@@ -106,6 +96,9 @@ def run_job(job: PruneJob, progress: Progress, *, dry_run: bool = False) -> Iter
     Raises:
         ModelError, UsageError: what concerns all videos: the model, the device, the options.
     """
+    if are_encodings(job.videos):
+        yield from _run_stored(job, progress, dry_run=dry_run)
+        return
     session = Session(job.request, progress)
     q, q_source = session.pruning_rate(job.q)
     yield from one_by_one(
@@ -126,17 +119,57 @@ def _dry(base: PruneOutcome, session: Session) -> PruneOutcome:
 
 def _prune(base: PruneOutcome, session: Session, overwrite: bool) -> PruneOutcome:
     with opened(base.video) as source:
-        encoded = session.encode(source)
-    timings = Timings(dict(encoded.timings_seconds))
+        retained = session.retain(source, [base.q])
+    timings = Timings(dict(retained.timings_seconds))
     with timings.measure("rank"):
-        pruned = encoded.prune(base.q, session.rule)
-    if moved := encoded.tokens_moved_by_score_dtype(base.q):
-        session.progress.notice(
-            f"{base.video}: scored in {session.request.score_dtype}, {moved:,} of {pruned.retained_tokens:,} kept "
+        pruned = retained.prune(base.q)
+    _tell_moved(base, retained, session.progress)
+    return _written(base, pruned, timings, overwrite)
+
+
+def _tell_moved(base: PruneOutcome, clip: EncodedClip, progress: Progress) -> None:
+    if moved := clip.tokens_moved_by_score_dtype(base.q):
+        scores = clip.ranking.dissimilarity.dtype
+        kept = clip.ranking.retained_tokens(base.q)
+        progress.notice(
+            f"{base.video}: scored in {dtype_name(scores)}, {moved:,} of {kept:,} kept "
             "tokens are others than in the embeddings' own dtype."
         )
+
+
+def _written(base: PruneOutcome, pruned: PrunedVideo, timings: Timings, overwrite: bool) -> PruneOutcome:
     size: int | None = None
     if base.output is not None:
         with timings.measure("write"):
             size = artifact.save(pruned, base.output, overwrite=overwrite)
     return replace(base, pruned=pruned, output_bytes=size, timings_seconds=timings.seconds)
+
+
+def _run_stored(job: PruneJob, progress: Progress, *, dry_run: bool) -> Iterator[PruneOutcome]:
+    """As ``run_job``, of files of ``evs encode``."""
+    session = StoredSession(job.request, progress)
+    # Model and rate of a file are known when it is read; until then, what a failure tells.
+    q = DEFAULT_PRUNING_RATE if job.q is None else job.q
+    yield from one_by_one(
+        [PruneOutcome(*each, None, q, "as asked") for each in zip(job.videos, job.outputs, strict=True)],
+        lambda base: _prune_stored(base, session, job, progress, dry_run=dry_run),
+        lambda base, error: replace(base, error=error),
+        is_single=len(job.videos) == 1,
+    )
+
+
+def _prune_stored(
+    base: PruneOutcome, session: StoredSession, job: PruneJob, progress: Progress, *, dry_run: bool
+) -> PruneOutcome:
+    timings = Timings()
+    with timings.measure("read"), session.opened(base.video) as encoding:
+        q, q_source = session.pruning_rate(job.q, encoding)
+        base = replace(base, model=encoding.model.source.name, q=q, q_source=q_source)
+        if dry_run:
+            rows_bytes = encoding.plan.retained_tokens(q) * encoding.store.row_bytes
+            plan = StoredPlan(encoding.plan, encoding.front_bytes + rows_bytes, encoding.size_bytes)
+            is_at_most = session.rule.min_dissimilarity is not None
+            return replace(base, stored=plan, is_at_most=is_at_most)
+        pruned = encoding.at(q, session.rule)
+        _tell_moved(base, encoding.video, progress)
+    return _written(base, pruned, timings, job.overwrite)

@@ -7,6 +7,7 @@ with the frame before alone, so slow change can add up unseen; this measures how
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,16 @@ def measure_quality(embeddings: torch.Tensor, retention_mask: torch.Tensor) -> Q
         embeddings: ``(T, h, w, D)`` float, of the main level.
         retention_mask: ``(T, h, w)`` bool with frame 0 whole.
     """
+    return quality_of_rows(embeddings.flatten(0, 2).__getitem__, retention_mask)
+
+
+def quality_of_rows(rows: Callable[[torch.Tensor], torch.Tensor], retention_mask: torch.Tensor) -> Quality:
+    """As ``measure_quality``, of rows that are fetched: of the sampled tokens and what stands for them, no others.
+
+    Args:
+        rows: rows ``(n, D)`` of tokens ``(n,)`` int64, counted in (t, h, w) order; a token may come twice.
+        retention_mask: ``(T, h, w)`` bool with frame 0 whole.
+    """
     num_frames = retention_mask.shape[0]
     mask = retention_mask.reshape(num_frames, -1)
     frames = torch.arange(num_frames).unsqueeze(1)
@@ -52,9 +63,9 @@ def measure_quality(embeddings: torch.Tensor, retention_mask: torch.Tensor) -> Q
         chosen = torch.randperm(total, generator=torch.Generator().manual_seed(_SEED))[:SAMPLE_TOKENS]
         dropped = dropped[chosen]
     t, place = dropped.unbind(dim=1)
-    rows = embeddings.reshape(num_frames, mask.shape[1], -1)
+    num_places = mask.shape[1]
     cosines = torch.nn.functional.cosine_similarity(
-        rows[t, place].float(), rows[last_kept[t, place], place].float(), dim=-1
+        rows(t * num_places + place).float(), rows(last_kept[t, place] * num_places + place).float(), dim=-1
     ).double()
     return Quality(
         coverage_mean=float(cosines.mean()),

@@ -6,32 +6,43 @@ model is opened once, and its weights are loaded when the first video has been p
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from evs_cli._version import __version__
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.served import ServedPlanner
-from evs_cli.encoded_video import ClipPlan, EncodedVideo
+from evs_cli.encoded_video import ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
 from evs_cli.encoders.registry import open_encoder
-from evs_cli.encoders.runtime import DEFAULT_BATCH_FRAMES, resolve_runtime
+from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import EvsError, ModelError, ModelLoadError, UsageError
-from evs_cli.pipeline import DEFAULT_PRUNING_RATE, EncodeSettings, encode_video, plan_video
+from evs_cli.pipeline import (
+    DEFAULT_PRUNING_RATE,
+    EncodeSettings,
+    encode_clip,
+    encode_video,
+    plan_video,
+    retain_video,
+)
 from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.video.decoder import Decoder, check_decoder
 from evs_cli.video.sampling import SamplingRequest
 from evs_cli.video.source import VideoSource
+
+if TYPE_CHECKING:
+    from evs_cli.core.streaming import TokenSink
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -76,7 +87,8 @@ class SessionRequest:
     method: str = "evs"
     min_dissimilarity: float | None = None
     seed: int = 0
-    batch_frames: int = DEFAULT_BATCH_FRAMES
+    batch_frames: int | None = None
+    reuse: bool = True
     decoder: Decoder = "pyav"
     dialect: Dialect = EVS_DIALECT
     server: ServerOptions = field(default_factory=ServerOptions)
@@ -130,6 +142,15 @@ def one_by_one(
             yield failed(item, error)
 
 
+def _threads_reason() -> str:
+    """How many threads run and who says so."""
+    import torch
+
+    named = [name for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if os.environ.get(name)]
+    why = f"{named[0]}" if named else "torch's own choice: one a core"
+    return f"threads: {torch.get_num_threads()} ({why}); decoding and preprocessing run in others beside"
+
+
 class Session:
     """An opened model, ready to plan and encode videos.
 
@@ -151,6 +172,7 @@ class Session:
             batch_frames=request.batch_frames,
             decoder=request.decoder,
             score_dtype=None if request.score_dtype is None else parse_dtype(request.score_dtype),
+            reuses_frames=request.reuse,
         )
         self._served = served_planner(request, self.encoder)
         self._is_loaded = False
@@ -164,6 +186,7 @@ class Session:
             f"evs {__version__}, torch {version('torch')}, transformers {version('transformers')}",
             f"model {source.location}, revision {source.revision or 'local'}, family {source.model_type}",
             self.settings.runtime.reason,
+            _threads_reason(),
             f"sampling of the model: fps {sampling.fps}, num_frames {sampling.num_frames}, "
             f"min_frames {sampling.min_frames}, max_frames {sampling.max_frames}",
         ]
@@ -193,7 +216,47 @@ class Session:
         return plan_video(source, self.encoder, request.sampling, request.options, served=self._served, timings=timings)
 
     def encode(self, source: VideoSource) -> EncodedVideo:
-        """Plan, decode and encode one video; the first one loads the weights."""
+        """Plan, decode and encode one video, every row kept; the first one loads the weights."""
+        plan, timings = self._planned(source)
+        return encode_video(
+            plan, self.encoder, self.settings, self.request.options, progress=self.progress, timings=timings
+        )
+
+    def retain(self, source: VideoSource, rates: Sequence[float]) -> RetainedVideo:
+        """As ``encode``, but the rows that some of ``rates`` keep are all that is kept."""
+        plan, timings = self._planned(source)
+        return retain_video(
+            plan,
+            self.encoder,
+            self.settings,
+            rates,
+            self.rule,
+            self.request.options,
+            progress=self.progress,
+            timings=timings,
+        )
+
+    def score(self, source: VideoSource) -> EncodedClip:
+        """As ``encode``, but no row is kept."""
+        from evs_cli.core.streaming import NoTokens
+
+        return self.encode_into(source, lambda plan: NoTokens())
+
+    def encode_into(self, source: VideoSource, open_sink: Callable[[ClipPlan], TokenSink]) -> EncodedClip:
+        """As ``encode``, but the rows go to the sink that ``open_sink`` makes for the plan."""
+        plan, timings = self._planned(source)
+        return encode_clip(
+            plan,
+            self.encoder,
+            self.settings,
+            open_sink(plan),
+            self.request.options,
+            progress=self.progress,
+            timings=timings,
+        )
+
+    def _planned(self, source: VideoSource) -> tuple[ClipPlan, Timings]:
+        """The plan of a video, its notes told and the weights loaded."""
         timings = Timings()
         self.progress.stage("plan")
         plan = self.plan(source, timings)
@@ -208,6 +271,4 @@ class Session:
                 f"weights: read {read.bytes_read:,} of {read.bytes_total:,} bytes "
                 f"({read.bytes_read / read.bytes_total:.1%}), {read.files_read} of {read.files_total} files"
             )
-        return encode_video(
-            plan, self.encoder, self.settings, self.request.options, progress=self.progress, timings=timings
-        )
+        return plan, timings

@@ -1,6 +1,6 @@
 """One encoding, many rates: what each rate keeps, costs and loses.
 
-In: an ``EncodedVideo`` and rates. Out: a ``SweepRow`` a rate, all from the one ranking; nothing is encoded or sorted
+In: an ``EncodedClip`` and rates. Out: a ``SweepRow`` a rate, all from the one ranking; nothing is encoded or sorted
 twice.
 """
 
@@ -17,10 +17,10 @@ from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
 from evs_cli.errors import EvsError, UsageError
 
 if TYPE_CHECKING:
+    from evs_cli.budget import CostedModel
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.retention import Retention
-    from evs_cli.encoded_video import EncodedVideo
-    from evs_cli.encoders.base import VideoEncoder
+    from evs_cli.encoded_video import EncodedClip
     from evs_cli.progress import Progress
     from evs_cli.quality import Quality
     from evs_cli.session import Session, SessionRequest
@@ -65,26 +65,27 @@ class SweepRow:
 
 
 def sweep(
-    encoded: EncodedVideo,
+    encoded: EncodedClip,
     rates: Sequence[float],
     rule: RetentionRule | None = None,
     *,
-    encoder: VideoEncoder | None = None,
+    encoder: CostedModel | None = None,
     context_limit: int | None = None,
     with_quality: bool = False,
 ) -> list[SweepRow]:
     """A row a rate, in the order given; by EVS unless ``rule`` says otherwise.
 
     Args:
-        encoded: the video.
+        encoded: the video; its rows are read for ``with_quality`` alone.
         rates: rates, each ``0 <= q < 1``.
         rule: how tokens are chosen.
-        encoder: the model, for what a prompt costs it; None leaves that out.
+        encoder: the model, or what a file tells of it, for what a prompt costs it; None leaves that out.
         context_limit: longest sequence; None takes the model's own.
         with_quality: whether to measure coverage and drift too, which reads the embeddings once a rate.
 
     Raises:
         UsageError: a rate outside [0, 1).
+        TypeError: ``with_quality`` of an encoding whose rows are not there.
     """
     from evs_cli.core.methods import RetentionRule
 
@@ -99,9 +100,9 @@ def sweep(
 
 
 def _row(
-    encoded: EncodedVideo,
+    encoded: EncodedClip,
     retention: Retention,
-    encoder: VideoEncoder | None,
+    encoder: CostedModel | None,
     context_limit: int | None,
     with_quality: bool,
 ) -> SweepRow:
@@ -113,9 +114,9 @@ def _row(
     cost = None if report is None else report.pruned
     quality = None
     if with_quality:
-        from evs_cli.quality import measure_quality
+        from evs_cli.quality import quality_of_rows
 
-        quality = measure_quality(encoded.levels[0], retention.retention_mask)
+        quality = quality_of_rows(encoded.rows_of, retention.retention_mask)
     return SweepRow(
         q=retention.q,
         retained_tokens=retained,
@@ -152,7 +153,8 @@ class SweepOutcome:
     """What became of one video with one model."""
 
     video: str
-    model: str
+    model: str | None
+    """As it was named; of an encoding as that tells, None where it could not be read."""
     rows: tuple[SweepRow, ...] = ()
     error: EvsError | None = None
 
@@ -162,6 +164,7 @@ class SweepJob:
     """Videos and models to sweep."""
 
     videos: tuple[str, ...]
+    """Videos, or files of ``evs encode``."""
     requests: tuple[SessionRequest, ...]
     """One a model."""
     rates: tuple[float, ...]
@@ -174,13 +177,17 @@ class SweepJob:
 
 
 def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
-    """Encode each video once a model. A video that fails is an outcome with an error where there are several.
+    """Encode each video once a model, or read each encoding. One that fails of several is an outcome with an error.
 
     Raises:
         ModelError, UsageError: what concerns a model and all its videos.
     """
     from evs_cli.session import Session, one_by_one, opened
+    from evs_cli.stored_session import are_encodings
 
+    if are_encodings(job.videos):
+        yield from _sweep_stored(job, progress)
+        return
     sessions = [Session(request, progress) for request in job.requests]  # a bad one is found before any work
     with ExitStack() as stack:
         sources = {video: stack.enter_context(opened(video)) for video in job.videos}  # standard input comes but once
@@ -196,7 +203,7 @@ def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
 def _sweep_one(session: Session, job: SweepJob, item: tuple[str, VideoSource]) -> SweepOutcome:
     video, source = item
     rows = sweep(
-        session.encode(source),
+        session.encode(source) if job.with_quality else session.score(source),
         job.rates,
         session.rule,
         encoder=session.encoder,
@@ -204,6 +211,32 @@ def _sweep_one(session: Session, job: SweepJob, item: tuple[str, VideoSource]) -
         with_quality=job.with_quality,
     )
     return SweepOutcome(video, session.request.model, tuple(rows))
+
+
+def _sweep_stored(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
+    """As ``run_sweep``, of files of ``evs encode``: no model is opened, and no row is read but for the quality."""
+    from evs_cli.session import one_by_one
+    from evs_cli.stored_session import StoredSession
+
+    if len(job.requests) > 1:
+        raise UsageError("--model has no effect on an encoding, which is of one model already. Expected none.")
+    session = StoredSession(job.requests[0], progress)
+
+    def work(path: str) -> SweepOutcome:
+        with session.opened(path) as encoding:
+            rows = sweep(
+                encoding.video,
+                job.rates,
+                session.rule,
+                encoder=encoding.model,
+                context_limit=job.context_limit,
+                with_quality=job.with_quality,
+            )
+            return SweepOutcome(path, encoding.model.source.name, tuple(rows))
+
+    yield from one_by_one(
+        job.videos, work, lambda path, error: SweepOutcome(path, None, error=error), is_single=len(job.videos) == 1
+    )
 
 
 def _failed_sweep(session: Session, item: tuple[str, VideoSource], error: EvsError) -> SweepOutcome:
@@ -214,7 +247,7 @@ def _failed_sweep(session: Session, item: tuple[str, VideoSource], error: EvsErr
 class SweepSummary:
     """One rate of one model over several videos."""
 
-    model: str
+    model: str | None
     q: float
     num_videos: int
     retained_tokens: int
@@ -229,7 +262,7 @@ class SweepSummary:
 
 def summarise(outcomes: Sequence[SweepOutcome]) -> list[SweepSummary]:
     """A row a model and rate over the videos that were encoded."""
-    groups: dict[tuple[str, float], list[SweepRow]] = {}
+    groups: dict[tuple[str | None, float], list[SweepRow]] = {}
     for outcome in outcomes:
         for row in outcome.rows:
             groups.setdefault((outcome.model, row.q), []).append(row)

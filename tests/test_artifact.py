@@ -18,6 +18,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
+from safetensors.torch import save as serialize
 from safetensors.torch import save_file
 
 import evs_cli
@@ -325,6 +326,17 @@ def test_a_model_folder_is_named_without_its_path(tmp_path):
     assert b"some-where" not in data
     loaded = evs_cli.load(tmp_path / "out.pt")
     assert loaded.provenance["model"]["id"] == "my-copy"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_safetensors_files_are_the_bytes_of_its_own_library(tmp_path, dtype):
+    """Tensors are written one by one and never held twice; the file is the same."""
+    path = tmp_path / "out.safetensors"
+    pruned = make_pruned()
+    evs_cli.save(dataclasses.replace(pruned, embeddings=pruned.embeddings.to(dtype)), path)
+    with safe_open(path, "pt") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    assert path.read_bytes() == serialize(tensors, metadata=metadata)
 
 
 def test_safetensors_metadata_is_one_key_of_sorted_json(tmp_path):

@@ -186,7 +186,7 @@ def test_4_is_too_little_memory(evs, monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3 GiB")
 
-    monkeypatch.setattr(PlainFrameEncoder, "encode", full)
+    monkeypatch.setattr(PlainFrameEncoder, "embed", full)
     code, out, err = evs("prune", CROSSING, *FAST)
     assert code == 4
     assert out == ""
@@ -414,7 +414,7 @@ def test_a_value_error_of_a_library_is_no_usage_error(evs, monkeypatch):
 # Ctrl-C.
 
 
-@pytest.mark.parametrize("place", ["evs_cli.encoders.plain.PlainFrameEncoder.encode", "evs_cli.artifact._write_pt"])
+@pytest.mark.parametrize("place", ["evs_cli.encoders.plain.PlainFrameEncoder.embed", "evs_cli.artifact._write_pt"])
 @pytest.mark.parametrize("videos", [(CROSSING,), (CROSSING, CROSSING.replace("crossing", "slides"))])
 def test_ctrl_c_is_130_and_leaves_nothing(evs, tmp_path, monkeypatch, place, videos):
     def interrupt(*arguments, **_):
@@ -439,7 +439,7 @@ def test_a_real_ctrl_c(tmp_path):
         "def slow(*_):\n"
         "    print('encoding', flush=True)\n"
         "    time.sleep(60)\n"
-        "PlainFrameEncoder.encode = slow\n"
+        "PlainFrameEncoder.embed = slow\n"
         "from evs_cli.cli.app import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
@@ -451,6 +451,35 @@ def test_a_real_ctrl_c(tmp_path):
         env=ENV,
     )
     assert child.stdout.readline() == "encoding\n"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err) == (130, "", "Interrupted.\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_real_ctrl_c_while_frames_are_decoded(tmp_path):
+    """The decoder runs in a thread of its own, and ends with its packet."""
+    code = (
+        "import sys, time\n"
+        "from evs_cli.video import reader\n"
+        "decoded = reader._decoded_frames\n"
+        "def endless(*arguments):\n"
+        "    print('decoding', flush=True)\n"
+        "    while not arguments[-1].is_cancelled.is_set():\n"
+        "        time.sleep(0.001)\n"
+        "    yield from decoded(*arguments)\n"
+        "reader._decoded_frames = endless\n"
+        "from evs_cli.cli.app import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, "prune", CROSSING, *FAST, "-o", str(tmp_path / "out.pt")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENV,
+    )
+    assert child.stdout.readline() == "decoding\n"
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out, err) == (130, "", "Interrupted.\n")

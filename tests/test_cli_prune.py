@@ -210,6 +210,39 @@ def test_quiet_leaves_the_result_alone(evs, tmp_path):
     assert evs("prune", CROSSING, *FAST, "-q")[2] == ""
 
 
+def test_frames_that_repeat_are_counted(evs):
+    options = ("--size", "28", "--num-frames", "12")
+    record = json.loads(evs("prune", SLIDES, *options, "--json")[1])["videos"][0]
+    assert 0 < record["reused_frames"] < 12
+    line = f"{record['reused_frames']} of them repeat the one before and were not encoded again"
+    assert line in evs("prune", SLIDES, *options)[1]
+    _, out, _ = evs("prune", SLIDES, *options, "--no-reuse")
+    assert "repeat the one before" not in out
+    every = json.loads(evs("prune", SLIDES, *options, "--no-reuse", "--json")[1])["videos"][0]
+    assert every["reused_frames"] == 0
+    assert every["retained_tokens"] == record["retained_tokens"]
+
+
+def test_the_help_says_who_gains_by_reuse(evs):
+    _, out, _ = evs("prune", "--help")
+    told = " ".join(word for word in out.split() if word != "│")
+    assert "slides and screen recordings gain, camera video does not" in told
+
+
+@pytest.mark.parametrize(
+    ("given", "frames"), [((), 16), (("--batch-frames", "auto"), 16), (("--batch-frames", "3"), 3)]
+)
+def test_frames_a_batch_are_in_the_provenance(evs, tmp_path, given, frames):
+    evs("prune", CROSSING, *FAST, *given, "-o", tmp_path / "out.pt")
+    assert evs_cli.load(tmp_path / "out.pt").provenance["batch_frames"] == frames
+
+
+def test_verbose_says_what_was_chosen_and_why(evs):
+    _, _, err = evs("prune", CROSSING, *FAST, "-v", "--device", "cpu")
+    for words in ("dtype float32 (auto: ", "threads: ", "16 frames a batch (auto: ", "encoding took "):
+        assert words in err
+
+
 def test_verbose_says_versions_device_and_dtype(evs):
     _, out, err = evs("prune", CROSSING, *FAST, "-v", "--device", "cpu")
     assert f"torch {torch.__version__.split('+')[0]}" in err
@@ -258,6 +291,7 @@ def test_keep_is_the_rest(evs, keep, q, no_weights):
         ("--start", "5", "--end", "4"),
         ("--size", "0"),
         ("--batch-frames", "0"),
+        ("--batch-frames", "many"),
         ("--dtype", "float64"),
         ("--dtype", ""),
         ("--score-dtype", "int8"),

@@ -236,7 +236,7 @@ def test_ctrl_c_leaves_no_residue(tmp_path):
     program = (
         "import os, signal, sys\n"
         "from evs_cli.encoders.plain import PlainFrameEncoder\n"
-        "PlainFrameEncoder.encode = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "PlainFrameEncoder.embed = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "from evs_cli.cli.app import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )

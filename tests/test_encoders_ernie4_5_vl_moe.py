@@ -111,6 +111,11 @@ def test_frames_of_a_checkpoint_that_draws_nothing_stay_as_they_are():
     assert encoder.mark_frames(frames, np.zeros(2)) is frames
 
 
+def test_frames_with_their_times_drawn_in_are_never_reused(drawing):
+    assert not drawing[0].frames_are_independent
+    assert grid_family("ernie4_5_vl_moe").encoder.frames_are_independent
+
+
 def test_the_pipeline_draws_each_batchs_own_times(drawing):
     """A video from file to features: frames 5 and on carry their times, not those of the first batch."""
     encoder, processor = drawing

@@ -41,6 +41,7 @@ def test_auto_by_machine(machine, there, device, dtype, why):
     assert (runtime.device, runtime.dtype) == (device, dtype)
     assert why in runtime.reason
     assert device in runtime.reason
+    assert f"dtype {dtype_name(dtype)} (auto: " in runtime.reason
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
@@ -89,7 +90,7 @@ def test_a_dtype_as_asked(name):
     runtime = resolve_runtime("cpu", name)
     assert runtime.dtype is getattr(torch, name)
     assert runtime.dtype_name == dtype_name(runtime.dtype) == name
-    assert "dtype as asked" in runtime.reason
+    assert f"dtype {name} (as asked)" in runtime.reason
     assert parse_dtype(name) is runtime.dtype
 
 

@@ -16,14 +16,14 @@ PACKAGE = ROOT / "evs_cli"
 
 # Design, section 3: imports go down this list of parts of evs_cli, from the last line to the first.
 LAYERS = (
-    {"_version", "errors", "progress", "output_file"},
+    {"_version", "errors", "progress", "output_file", "memory", "overlap", "record_checks", "file_kinds"},
     {"core"},
     {"video", "encoders"},
     {"dialects"},
-    {"encoded_video", "pipeline", "provenance", "session"},
+    {"encoded_video", "pipeline", "provenance", "session", "batching", "reuse"},
     {
-        *("artifact", "artifact_checks", "sweep", "prune_job", "api", "quality"),
-        *("budget", "budget_job", "clips", "fit", "cost", "integration"),
+        *("artifact", "artifact_checks", "encoding_file", "sweep", "prune_job", "encode_job", "job_outputs"),
+        *("stored_session", "api", "quality", "budget", "budget_job", "clips", "fit", "cost", "integration"),
         *("check", "check_plan", "check_matches", "check_job", "server_client", "http_json", "inline_video"),
         *("export", "export_job", "jpeg_body", "chat_answer"),
     },
@@ -168,6 +168,7 @@ def run_evs(tmp_path, *arguments, env=None):
         ("--version",),
         ("prune", "--help"),
         ("sweep", "--help"),
+        ("encode", "--help"),
         ("show", "--help"),
         ("check", "--help"),
         ("models", "--help"),

@@ -1,27 +1,34 @@
 """The steps in order on real videos with real weights: laws 5 to 7 of the design, damage, memory, awkward files."""
 
+import dataclasses
 import functools
 import io
 import itertools
+import threading
 from pathlib import Path
 
 import av
 import numpy as np
 import oracle
 import pytest
+import tiny_models
 import torch
+from tiny_frame_models import tiny_folder
 from video_files import video
 
 import evs_cli
+from evs_cli import artifact
+from evs_cli.core.methods import RetentionRule
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.video_tokens import VideoTokens
+from evs_cli.encoded_video import ClipCounts
 from evs_cli.encoders import embedded
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.errors import ModelError, UsageError, VideoError
-from evs_cli.pipeline import EncodeSettings, encode_video, plan_video
+from evs_cli.pipeline import EncodeSettings, encode_video, plan_video, retain_video
 from evs_cli.progress import SilentProgress
 from evs_cli.video.reader import read_frames
 from evs_cli.video.sampling import SamplingDefaults, SamplingRequest
@@ -35,10 +42,13 @@ class Listener(SilentProgress):
     """Remembers what it is told."""
 
     def __init__(self):
-        self.notices, self.stages, self.advanced = [], [], 0
+        self.notices, self.details, self.stages, self.advanced = [], [], [], 0
 
     def notice(self, text):
         self.notices.append(text)
+
+    def detail(self, text):
+        self.details.append(text)
 
     def stage(self, name, total=None):
         self.stages.append((name, total))
@@ -163,7 +173,7 @@ def test_masks_nest():
 def test_the_plan_is_the_run(name):
     plan = plan_video(video(name), dinov2(), SamplingRequest(num_frames=5), EncodeOptions(size=42))
     encoded = encode(video(name), num_frames=5, size=42)
-    assert encoded.actual is encoded.plan.encode
+    assert encoded.planned == ClipCounts.of(encoded.actual)
     for q in (0.0, 0.7):
         pruned = encoded.prune(q)
         check_counts(pruned)
@@ -182,7 +192,7 @@ def test_a_plan_reads_no_weights_and_decodes_nothing(monkeypatch):
         raise AssertionError("work was done")
 
     monkeypatch.setattr(PlainFrameEncoder, "load", refuse)
-    monkeypatch.setattr(PlainFrameEncoder, "encode", refuse)
+    monkeypatch.setattr(PlainFrameEncoder, "embed", refuse)
     monkeypatch.setattr("evs_cli.video.reader.read_frames", refuse)
     plan = plan_video(CROSSING, open_encoder("dinov2-small"))
     assert plan.encode.token_grid_thw == (20, 16, 28)
@@ -266,10 +276,12 @@ def damaged_clip(folder):
 def test_a_damaged_video_shrinks(tmp_path_factory):
     path = damaged_clip(tmp_path_factory.getbasetemp())
     listener = Listener()
+    plan = plan_video(path, dinov2(), SamplingRequest(num_frames=20), EncodeOptions(size=42))
     encoded = encode(path, num_frames=20, size=42, progress=listener)
     lost = 20 - encoded.actual.token_grid_thw[0]
     assert lost == 5
-    assert encoded.actual.frame_size == encoded.plan.encode.frame_size
+    assert encoded.actual.frame_size == plan.encode.frame_size
+    assert encoded.planned == ClipCounts.of(plan.encode)
     assert encoded.frame_indices.tolist() == [k for k in range(20) if not 8 <= k < 13]
     pruned = encoded.prune(0.7)
     check_counts(pruned)
@@ -288,13 +300,14 @@ def test_a_damaged_video_shrinks(tmp_path_factory):
 @pytest.mark.parametrize("name", ["truncated.mp4", "corrupt.mp4"])
 def test_a_file_that_is_cut_or_holds_noise(name):
     """What decodes is served, and never more than planned."""
+    plan = plan_video(video(name), dinov2(), SamplingRequest(num_frames=60), EncodeOptions(size=28))
     encoded = encode(video(name), num_frames=60, size=28)
     pruned = encoded.prune(0.7)
     check_counts(pruned)
     assert 0 < pruned.actual["num_sampled_frames"] <= pruned.planned["num_sampled_frames"] <= 60
     assert pruned.actual["num_sampled_frames"] < 60
     assert pruned.actual["retained_tokens"] <= pruned.planned["retained_tokens"]
-    assert encoded.actual.frame_size == encoded.plan.encode.frame_size
+    assert encoded.actual.frame_size == plan.encode.frame_size
     again = encode(video(name), num_frames=60, size=28).prune(0.7)
     assert torch.equal(again.frame_indices, pruned.frame_indices)
 
@@ -314,11 +327,11 @@ class Greedy(PlainFrameEncoder):
         super().__init__(dinov2().source)
         self._model, self._mean_std, self.limit, self.sizes = dinov2()._model, dinov2()._mean_std, limit, []
 
-    def encode(self, frames, plan):
-        self.sizes.append(len(frames))
-        if len(frames) > self.limit:
+    def embed(self, inputs, plan):
+        self.sizes.append(len(inputs["pixels"]))
+        if self.sizes[-1] > self.limit:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3 GiB")
-        return super().encode(frames, plan)
+        return super().embed(inputs, plan)
 
 
 def test_out_of_memory_halves_the_batch_and_says_so():
@@ -349,6 +362,7 @@ class Tubelets(VideoEncoder):
 
     supported_options = frozenset()
     temporal_patch_size = 2
+    frames_are_independent = True
 
     def __init__(self, limit=100):
         super().__init__(dinov2().source)
@@ -375,7 +389,8 @@ class Tubelets(VideoEncoder):
     def load(self, device, dtype):
         pass
 
-    def encode(self, frames, plan):
+    def embed(self, inputs, plan):
+        frames = inputs["frames"]
         self.sizes.append(len(frames))
         if len(frames) > self.limit:
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -430,12 +445,12 @@ class Poisoned(Greedy):
         super().__init__(limit=1000)
         self.frame, self.value, self.seen = frame, value, 0
 
-    def encode(self, frames, plan):
-        (level,) = super().encode(frames, plan).levels
+    def embed(self, inputs, plan):
+        (level,) = super().embed(inputs, plan).levels
         level = level.clone()
-        if self.seen <= self.frame < self.seen + len(frames):
+        if self.seen <= self.frame < self.seen + len(level):
             level[self.frame - self.seen, 1, 2, 3] = self.value
-        self.seen += len(frames)
+        self.seen += len(level)
         return VideoTokens((level,))
 
 
@@ -448,12 +463,194 @@ def test_non_finite_embeddings_name_the_frame(frame, value):
 
 def test_a_grid_that_is_not_the_planned_one_is_refused():
     class Liar(Greedy):
-        def encode(self, frames, plan):
-            (level,) = super().encode(frames, plan).levels
+        def embed(self, inputs, plan):
+            (level,) = super().embed(inputs, plan).levels
             return VideoTokens((level[:-1],))
 
-    with pytest.raises(ModelError, match="was planned"):
+    with pytest.raises(ModelError, match="3 frames of tokens of a batch, 4 planned"):
         encode(CROSSING, num_frames=4, encoder=Liar(100))
+
+
+# What is retained while the video is read.
+
+
+@pytest.mark.parametrize("method", ["evs", "uniform-frames", "random"])
+@pytest.mark.parametrize("batch_frames", [1, 4, 100])
+def test_retained_rows_are_those_of_the_whole_encoding(method, batch_frames, tmp_path_factory):
+    """Field by field, also of a damaged video, whose K is less than planned; rows of more rates serve each of them."""
+    rule = RetentionRule(method, seed=3)
+    for path in (CROSSING, damaged_clip(tmp_path_factory.getbasetemp())):
+        plan = plan_video(path, dinov2(), SamplingRequest(num_frames=20), EncodeOptions(size=42))
+        run = settings(batch_frames=batch_frames)
+        whole = encode_video(plan, dinov2(), run, EncodeOptions(size=42))
+        retained = retain_video(plan, dinov2(), run, [0.5, 0.9], rule, EncodeOptions(size=42))
+        for q in (0.5, 0.9):
+            ours, expected = retained.prune(q), whole.prune(q, rule)
+            check_counts(ours)
+            for field in dataclasses.fields(ours):
+                value, other = getattr(ours, field.name), getattr(expected, field.name)
+                assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, field.name
+
+
+def test_retained_rows_are_written_without_a_copy():
+    plan = plan_video(CROSSING, dinov2(), SamplingRequest(num_frames=6), EncodeOptions(size=56))
+    retained = retain_video(plan, dinov2(), settings(), [0.7], RetentionRule(), EncodeOptions(size=56))
+    rows = retained.prune(0.7).embeddings
+    assert rows.data_ptr() == retained.rows.levels[0].data_ptr()
+    assert rows.untyped_storage().nbytes() == rows.nbytes
+    assert artifact.to_record(retained.prune(0.7))["embeddings"].data_ptr() == rows.data_ptr()
+
+
+def test_rows_that_were_not_retained_are_refused():
+    plan = plan_video(CROSSING, dinov2(), SamplingRequest(num_frames=6), EncodeOptions(size=56))
+    retained = retain_video(plan, dinov2(), settings(), [0.7], RetentionRule(), EncodeOptions(size=56))
+    with pytest.raises(UsageError, match=r"pruning rate 0\.5: it keeps 84 rows, 50 were retained"):
+        retained.prune(0.5)
+
+
+def test_memory_that_is_short_puts_rows_into_a_file(monkeypatch):
+    monkeypatch.setattr("evs_cli.pipeline.free_memory_bytes", lambda: 1000)
+    plan = plan_video(CROSSING, dinov2(), SamplingRequest(num_frames=6), EncodeOptions(size=56))
+    retained = retain_video(plan, dinov2(), settings(), [0.7], RetentionRule(), EncodeOptions(size=56))
+    assert torch.equal(retained.prune(0.7).embeddings, crossing().prune(0.7).embeddings)
+    assert torch.equal(encode(CROSSING, num_frames=6).levels[0], crossing().levels[0])
+
+
+# Frames that repeat.
+
+
+@functools.cache
+def slides_clip(folder):
+    """Five pictures, each stored for four frames and then once more for two: 22 frames, lossless."""
+    path = Path(folder) / "slides.mp4"
+    rng = np.random.default_rng(0)
+    pictures = [
+        np.kron(rng.integers(0, 255, (6, 10, 3), dtype=np.uint8), np.ones((16, 16, 1), np.uint8)) for _ in "12345"
+    ]
+    with av.open(str(path), "w") as output:
+        stream = output.add_stream("libx264", rate=10, options={"preset": "ultrafast", "qp": "0"})
+        stream.width, stream.height, stream.pix_fmt = 160, 96, "yuv444p"
+        for k in range(22):
+            frame = av.VideoFrame.from_ndarray(pictures[k // 4 if k < 20 else 0], "rgb24")
+            frame.pts = k
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+    return path
+
+
+@pytest.mark.parametrize("batch_frames", [1, 3, 16])
+def test_a_repeat_is_encoded_once(tmp_path_factory, batch_frames):
+    """Equal to no reuse within the tolerance of batches above; bit for bit where the encoder is a plain mean."""
+    path = slides_clip(tmp_path_factory.getbasetemp())
+    greedy = Greedy(1000)
+    reused = encode(path, num_frames=22, size=28, encoder=greedy, batch_frames=batch_frames)
+    every = encode(path, num_frames=22, size=28, batch_frames=batch_frames, reuses_frames=False)
+    assert sum(greedy.sizes) == 6
+    assert max(greedy.sizes) == min(batch_frames, 6)
+    assert (reused.provenance["reuse"], reused.provenance["reused_frames"]) == (True, 16)
+    assert (every.provenance["reuse"], every.provenance["reused_frames"]) == (False, 0)
+    torch.testing.assert_close(reused.levels[0], every.levels[0], rtol=0, atol=5e-4)
+    torch.testing.assert_close(reused.ranking.dissimilarity, every.ranking.dissimilarity, rtol=0, atol=1e-5)
+    assert torch.equal(reused.ranking.dissimilarity, oracle.dissimilarity(reused.levels[0]))
+    assert reused.frame_indices.tolist() == every.frame_indices.tolist()
+
+
+@pytest.mark.parametrize("limit", [100, 3])
+def test_tubelets_that_repeat_are_encoded_once(tmp_path_factory, limit):
+    """By twos; also where memory holds one tubelet at a time."""
+    path = slides_clip(tmp_path_factory.getbasetemp())
+    encoder = Tubelets(limit)
+    reused = encode(path, num_frames=22, encoder=encoder, batch_frames=8)
+    every = encode(path, num_frames=22, encoder=Tubelets(), batch_frames=8, reuses_frames=False)
+    assert sum(size for size in encoder.sizes if size <= limit) == 12
+    assert reused.provenance["reused_frames"] == 10
+    assert torch.equal(reused.levels[0], every.levels[0])
+    assert torch.equal(reused.ranking.dissimilarity, every.ranking.dissimilarity)
+
+
+def test_a_video_that_moves_is_the_same_to_the_bit_with_reuse_or_without():
+    every = encode(CROSSING, num_frames=6, reuses_frames=False)
+    assert torch.equal(crossing().levels[0], every.levels[0])
+    assert crossing().provenance["reused_frames"] == 0
+
+
+def test_a_family_whose_frames_depend_on_each_other_encodes_each(tmp_path_factory):
+    class Dependent(Greedy):
+        frames_are_independent = False
+
+    encoder = Dependent(1000)
+    encoded = encode(slides_clip(tmp_path_factory.getbasetemp()), num_frames=22, size=28, encoder=encoder)
+    assert sum(encoder.sizes) == 22
+    assert encoded.provenance["reuse"] is False
+
+
+@pytest.mark.parametrize("family", ["video_llava", "llava_onevision", "internvl", "qwen2_5_vl", "qwen3_vl"])
+def test_families_reuse_rows_of_every_kind(tiny_model, tmp_path_factory, family):
+    """Rows beside the grid, DeepStack levels, tubelets; within the rounding of batches (1e-5, as their own tests)."""
+    encoder = open_encoder(str(tiny_model(family) if family in tiny_models.BUILDERS else tiny_folder(family)))
+    plan = plan_video(slides_clip(tmp_path_factory.getbasetemp()), encoder, SamplingRequest(num_frames=22))
+    encoder.load("cpu", torch.float32)
+    reused, every = (encode_video(plan, encoder, settings(batch_frames=4, reuses_frames=r)) for r in (True, False))
+    assert reused.provenance["reused_frames"] == 22 - 6 * encoder.temporal_patch_size
+    for ours, other in zip(reused.levels, every.levels, strict=True):
+        torch.testing.assert_close(ours, other, rtol=0, atol=1e-5)
+    torch.testing.assert_close(reused.extra_embeddings, every.extra_embeddings, rtol=0, atol=1e-5)
+
+
+# Steps side by side.
+
+
+class Failing(Greedy):
+    """DINOv2 that fails in a step, at a batch."""
+
+    def __init__(self, step, batch):
+        super().__init__(1000)
+        self.step, self.batch, self.calls = step, batch, {"mark": 0, "preprocess": 0, "embed": 0}
+
+    def _count(self, step):
+        self.calls[step] += 1
+        if step == self.step and self.calls[step] > self.batch:
+            raise ModelError(f"{step} fails at {self.batch}")
+
+    def mark_frames(self, frames, pts_seconds):
+        self._count("mark")
+        return frames
+
+    def preprocess(self, frames, plan):
+        self._count("preprocess")
+        return super().preprocess(frames, plan)
+
+    def embed(self, inputs, plan):
+        self._count("embed")
+        return super().embed(inputs, plan)
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+@pytest.mark.parametrize("step", ["mark", "preprocess", "embed"])
+def test_a_step_that_fails_ends_all(step, batch):
+    with pytest.raises(ModelError, match=f"{step} fails at {batch}"):
+        encode(CROSSING, num_frames=20, size=28, batch_frames=2, encoder=Failing(step, batch))
+    assert [thread for thread in threading.enumerate() if thread.name == "evs-ahead"] == []
+
+
+def test_an_interrupt_ends_all():
+    class Interrupted(Greedy):
+        def embed(self, inputs, plan):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(CROSSING, num_frames=20, size=28, batch_frames=2, encoder=Interrupted(1000))
+    assert [thread for thread in threading.enumerate() if thread.name == "evs-ahead"] == []
+
+
+def test_the_batch_goes_by_the_free_memory(monkeypatch):
+    listener = Listener()
+    assert encode(CROSSING, num_frames=6, progress=listener).provenance["batch_frames"] == 16
+    monkeypatch.setattr("evs_cli.batching.free_memory_bytes", lambda: 30 * 10**6)
+    encoded = encode(CROSSING, num_frames=6, progress=listener)
+    assert 1 <= encoded.provenance["batch_frames"] < 16
+    assert len([line for line in listener.details if "frames a batch (auto: " in line]) == 2
+    assert len([line for line in listener.details if "encoding took" in line]) == 2
 
 
 # Awkward files through the Python entry point.
@@ -512,7 +709,7 @@ def test_prune_video_refuses_before_any_work(monkeypatch, tmp_path):
         (UsageError, {"q": float("nan")}),
         (UsageError, {"q": True}),
         (UsageError, {"output": tmp_path / "out.npz"}),
-        (evs_cli.artifact.ArtifactError, {"output": tmp_path / "there.pt"}),
+        (artifact.ArtifactError, {"output": tmp_path / "there.pt"}),
         (UsageError, {"fps": 2, "num_frames": 3}),
         (UsageError, {"prompt": "what is this?"}),
         (UsageError, {"batch_frames": 0}),

@@ -208,13 +208,13 @@ def test_99_rates_are_one_encoding_and_one_sort(monkeypatch):
     for name in ("argsort", "sort", "kthvalue", "topk"):
         monkeypatch.setattr(torch, name, counted(name, getattr(torch, name)))
         monkeypatch.setattr(torch.Tensor, name, counted(name, getattr(torch.Tensor, name)))
-    encode = PlainFrameEncoder.encode
+    embed = PlainFrameEncoder.embed
 
-    def counted_encode(self, frames, plan):
-        calls["frames"] += len(frames)
-        return encode(self, frames, plan)
+    def counted_embed(self, inputs, plan):
+        calls["frames"] += len(inputs["pixels"])
+        return embed(self, inputs, plan)
 
-    monkeypatch.setattr(PlainFrameEncoder, "encode", counted_encode)
+    monkeypatch.setattr(PlainFrameEncoder, "embed", counted_embed)
     rows = evs_cli.sweep_video(CROSSING, NINETY_NINE, num_frames=6, size=56)
     assert len(rows) == 99
     assert calls == {"argsort": 1, "sort": 0, "kthvalue": 0, "topk": 0, "frames": 6}

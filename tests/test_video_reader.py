@@ -335,3 +335,13 @@ def test_indices_that_make_no_sense(indices):
 def test_options_out_of_range(options, message):
     with pytest.raises(UsageError, match=message):
         read_frames(probe_video(video("one.mp4")), np.array([0]), **options)
+
+
+@pytest.mark.parametrize("decoder", ["pyav", "decord"])
+def test_cancelling_ends_the_iteration_within_a_packet(decoder):
+    """From another thread too, where closing a generator that runs is not possible."""
+    stream = read_frames(probe_video(video("normal.mp4")), np.arange(NUM_FRAMES), chunk_frames=3, decoder=decoder)
+    assert next(stream).positions.tolist() == [0, 1, 2]
+    stream.cancel()
+    # What one packet gives beside its own picture, with as many threads as there are cores, is at most a chunk here.
+    assert sum(len(batch.positions) for batch in stream) <= 3

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from evs_cli._version import __version__
-from evs_cli.cli import check, export, fit, models, plan, prune, show, sweep
+from evs_cli.cli import check, encode, export, fit, models, plan, prune, show, sweep
 from evs_cli.console import OutputStyle, Sink
 from evs_cli.errors import EvsError
 
@@ -31,7 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = {
-    **{"prune": prune, "sweep": sweep, "plan": plan, "fit": fit, "check": check, "export": export},
+    **{"prune": prune, "sweep": sweep, "encode": encode, "plan": plan, "fit": fit, "check": check, "export": export},
     **{"show": show, "models": models},
 }
 for _name, _module in _COMMANDS.items():

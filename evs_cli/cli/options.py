@@ -17,6 +17,8 @@ _DIALECTS = ("evs", "hf", "vllm@0.33", "sglang@0.5.23", "all")
 _DECODERS = ("pyav", "decord")
 _METHODS = ("evs", "uniform-frames", "random")
 _ENDPOINTS = ("auto", "tokenize", "usage")
+_STORE_DTYPES = ("bfloat16", "float16", "int8", "fp8")
+_LEVELS = ("all", "main")
 
 
 def _static(*values: str) -> Any:
@@ -29,6 +31,13 @@ def _static(*values: str) -> Any:
 
 
 Videos = Annotated[list[str], typer.Argument(metavar="VIDEO", help="Video files; - reads one from standard input.")]
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="VIDEO",
+        help="Video files, or files (or URLs) that `evs encode` wrote; - reads a video from standard input.",
+    ),
+]
 Video = Annotated[str, typer.Argument(metavar="VIDEO", help="A video file; - reads it from standard input.")]
 Model = Annotated[
     str,
@@ -345,6 +354,34 @@ Output = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
+EncodingOutput = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        help="File to write, .safetensors; a folder for several videos.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+StoreDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--store-dtype",
+        help="Dtype of the rows in the file: bfloat16, float16, int8 or fp8 (these two with a scale a row). The error "
+        "is measured and told. Default: the embeddings' own, without any.",
+        autocompletion=_static(*_STORE_DTYPES),
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Levels = Annotated[
+    str,
+    typer.Option(
+        "--levels",
+        help="all, or main to leave further levels (DeepStack) out.",
+        autocompletion=_static(*_LEVELS),
+        rich_help_panel=_OUTPUT,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output that exists.", rich_help_panel=_OUTPUT)]
 DryRun = Annotated[
     bool,
@@ -398,4 +435,21 @@ Dtype = Annotated[
         rich_help_panel=_RUNTIME,
     ),
 ]
-BatchFrames = Annotated[int, typer.Option("--batch-frames", help="Frames to encode at once.", rich_help_panel=_RUNTIME)]
+BatchFrames = Annotated[
+    str,
+    typer.Option(
+        "--batch-frames",
+        metavar="N|auto",
+        help="Frames to encode at once; auto is 16, fewer where memory is short.",
+        rich_help_panel=_RUNTIME,
+    ),
+]
+Reuse = Annotated[
+    bool,
+    typer.Option(
+        "--reuse/--no-reuse",
+        help="Encode a frame that repeats the one before bit for bit only once: slides and screen recordings gain, "
+        "camera video does not.",
+        rich_help_panel=_RUNTIME,
+    ),
+]

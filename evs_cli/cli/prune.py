@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_model, with_output
+from evs_cli.cli.shared import with_model, with_output, without_environment
 from evs_cli.cli.values import one_of, printed_parts, pruning_rate
 from evs_cli.console import Sink
 
@@ -14,13 +14,14 @@ EXAMPLES = (
     "evs prune samples/crossing.mp4 --q 0.7 -o crossing.pt",
     "evs prune samples/slides.mp4 --fps 1 --json",
     "evs prune samples/pan.mp4 samples/cuts.mp4 --keep 0.3 -o pruned/",
+    "evs prune crossing.safetensors --q 0.9 -o crossing.pt",
 )
 
 
 @with_output
 @with_model
 def command(
-    videos: o.Videos,
+    videos: o.Inputs,
     request: dict[str, Any],
     sink: Sink,
     q: o.Rate = None,
@@ -33,7 +34,8 @@ def command(
 ) -> None:
     """Prune videos: keep frame 0 and the tokens that differ most from the frame before.
 
-    Prints the tokens of every frame and the rebuilt sequence; -o writes the pruned embeddings beside them.
+    Prints the tokens of every frame and the rebuilt sequence; -o writes the pruned embeddings beside them. A file of
+    `evs encode` in place of a video is read, not encoded: as many rows of it as are kept.
     """
     parts = printed_parts(printed)
     if parts:
@@ -44,7 +46,10 @@ def command(
         from evs_cli.api import make_request
         from evs_cli.prune_job import plan_job, run_job
         from evs_cli.report.render import render_prune
+        from evs_cli.stored_session import are_encodings
 
+        if are_encodings(videos):
+            request = without_environment(request)
         job = plan_job(videos, rate, output, overwrite=force, request=make_request(**request))
         render_prune(run_job(job, progress, dry_run=dry_run), sink, parts)
     if output is not None and not dry_run and len(videos) == 1:

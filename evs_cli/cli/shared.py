@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from evs_cli.cli import options as o
+from evs_cli.cli.values import frames_a_batch
 from evs_cli.console import FORMATS, OutputStyle, Sink
 from evs_cli.errors import UsageError
 
@@ -65,9 +67,12 @@ _RUN: Options = {
     "score_dtype": (o.ScoreDtype, None),
     "device": (o.Device, "auto"),
     "dtype": (o.Dtype, "auto"),
-    "batch_frames": (o.BatchFrames, 16),
+    "batch_frames": (o.BatchFrames, "auto"),
+    "reuse": (o.Reuse, True),
 }
 """How it is run: options behind a command's own."""
+_ENCODE: Options = {name: each for name, each in _RUN.items() if name not in ("method", "min_dissimilarity", "seed")}
+"""How a video is encoded where no rate is chosen."""
 _NUMBERS: Options = {
     "frames": (o.Frames, None),
     "height": (o.Height, None),
@@ -103,14 +108,33 @@ def with_numbers(command: Command) -> Command:
 
 def with_model(command: Command) -> Command:
     """Give a command the options of a model run; it receives them as ``request``, keywords of ``make_request``."""
-    return _gathering(command, "request", dict, before=_SOURCE, behind={**_SERVER, **_RUN})
+    return _gathering(command, "request", _run_request, before=_SOURCE, behind={**_SERVER, **_RUN})
+
+
+def with_encoder(command: Command) -> Command:
+    """As ``with_model``, without what chooses tokens: for commands that keep them all."""
+    return _gathering(command, "request", _run_request, before=_SOURCE, behind={**_SERVER, **_ENCODE})
 
 
 def with_models(command: Command) -> Command:
     """As ``with_model``, but ``--model`` may be given again: ``model`` is a list, or None, in ``request``."""
-    return _gathering(
-        command, "request", dict, before={**_SOURCE, "model": (o.Models, None)}, behind={**_SERVER, **_RUN}
-    )
+    before = {**_SOURCE, "model": (o.Models, None)}
+    return _gathering(command, "request", _run_request, before=before, behind={**_SERVER, **_RUN})
+
+
+def _run_request(*, batch_frames: str, **values: Any) -> dict[str, Any]:
+    """The keywords of a model run, ``--batch-frames`` made a number or None."""
+    return {**values, "batch_frames": frames_a_batch(batch_frames)}
+
+
+def without_environment(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request asks for but for what the environment asks: of that an encoding in place of a video is free."""
+    variables = {"model": "EVS_MODEL", "device": "EVS_DEVICE"}
+    return {
+        name: value
+        for name, value in request.items()
+        if name not in variables or value != os.environ.get(variables[name])
+    }
 
 
 def _gathering(

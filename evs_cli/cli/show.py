@@ -10,23 +10,32 @@ from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output
 from evs_cli.cli.values import printed_parts
 from evs_cli.console import Sink
+from evs_cli.errors import UsageError
 
-EXAMPLES = ("evs show crossing.pt", "evs show crossing.pt --json")
+EXAMPLES = ("evs show crossing.pt", "evs show crossing.pt --json", "evs show crossing.safetensors")
 
 
 @with_output
 def command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A .pt or .safetensors file that `evs prune` wrote.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file that `evs prune` or `evs encode` wrote.")],
     sink: Sink,
     printed: o.Print = None,
 ) -> None:
-    """Read a pruned video back, check it against itself, and print it."""
+    """Read a pruned video or a whole encoding back, check it against itself, and print what it holds."""
     parts = printed_parts(printed)
     if parts:
         sink = sink.as_json()
     with sink.progress() as progress:
         progress.stage("read")
         from evs_cli.artifact import load
+        from evs_cli.encoding_file.reader import holds_encoding, open_encoding
+        from evs_cli.report.encodings import render_encoding
         from evs_cli.report.render import render_show
 
-        render_show(file, load(file), sink, parts)
+        if not holds_encoding(file):
+            render_show(file, load(file), sink, parts)
+            return
+        if parts:
+            raise UsageError(f"--print has no effect on {file}, a whole encoding. Expected a pruned video.")
+        with open_encoding(file) as encoding:
+            render_encoding(file, encoding, sink)

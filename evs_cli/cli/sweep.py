@@ -6,15 +6,17 @@ import os
 from typing import Any
 
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_models, with_output
+from evs_cli.cli.shared import with_models, with_output, without_environment
 from evs_cli.cli.values import one_of
 from evs_cli.console import Sink
+from evs_cli.errors import UsageError
 
 DEFAULT_RATES = "0:0.9:0.1"
 EXAMPLES = (
     "evs sweep samples/crossing.mp4 --q 0:0.9:0.1",
     "evs sweep samples/slides.mp4 --q 0.5,0.9,0.95 --quality --format csv",
     "evs sweep samples/pan.mp4 samples/cuts.mp4 --plot sweep.png",
+    "evs sweep crossing.safetensors --quality",
 )
 
 
@@ -23,7 +25,7 @@ EXAMPLES = (
 def command(
     request: dict[str, Any],
     sink: Sink,
-    videos: o.Videos,
+    videos: o.Inputs,
     q: o.Rates = None,
     q_alias: o.RatesAlias = None,
     context: o.Context = None,
@@ -33,7 +35,7 @@ def command(
     force: o.Force = False,
     dry_run: o.DryRun = False,
 ) -> None:
-    """Encode videos once and tell what each pruning rate keeps, costs and loses.
+    """Encode videos once, or read files of `evs encode`, and tell what each pruning rate keeps, costs and loses.
 
     "change kept" is the share of all dissimilarity outside frame 0 that the kept tokens hold; "knee" marks the rate
     farthest above the straight line from the first to the last. "noise" is the share of the tokens kept outside frame 0
@@ -49,6 +51,7 @@ def command(
         from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
         from evs_cli.report.sweep import render_sweeps
+        from evs_cli.stored_session import are_encodings
         from evs_cli.sweep import SweepJob, parse_rates, run_sweep
 
         asked = one_of("--q", q, q_alias)
@@ -56,7 +59,14 @@ def command(
         picture = None if plot is None else Path(plot)
         if picture is not None:
             check_plot_path(picture, overwrite=force)
-        models = request.pop("model") or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
+        named = request.pop("model")
+        if are_encodings(videos):
+            request = without_environment(request)
+            models = named or [DEFAULT_MODEL]
+            if dry_run:
+                raise UsageError("--dry-run has no effect on an encoding, which is swept without any work. Leave it.")
+        else:
+            models = named or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
         requests = [make_request(model=model, **request) for model in models]
         limit = one_of("--context", context, context_alias)
         if dry_run:

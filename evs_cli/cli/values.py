@@ -81,3 +81,18 @@ def gib(size: float) -> int:
     if not 0 < size < float("inf"):
         raise UsageError(f"Invalid size {size:g} GiB. Expected more than 0.")
     return round(size * 2**30)
+
+
+def frames_a_batch(text: str) -> int | None:
+    """The number of ``--batch-frames``; None for auto.
+
+    Raises:
+        UsageError: another word, or a number below 1.
+    """
+    from evs_cli.errors import UsageError
+
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"Invalid --batch-frames {text!r}. Expected auto or an integer of at least 1.")
+    return int(text)

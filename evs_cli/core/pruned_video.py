@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+_NORM_ROWS = 4096
+
 
 @dataclass(frozen=True, eq=False)
 class PrunedVideo:
@@ -71,7 +73,7 @@ class PrunedVideo:
     zero_frames: tuple[int, ...]
     """Frames that hold an all-zero token; the rule counts such tokens as new."""
     planned: Mapping[str, Any]
-    """Counts known before decoding; see ``counts_of``."""
+    """Counts known before decoding; see ``ClipCounts.at``."""
     actual: Mapping[str, Any]
     """The same counts of what decoded; they differ for damaged files alone."""
     provenance: Mapping[str, Any]
@@ -106,6 +108,11 @@ class PrunedVideo:
     def empty_frames(self) -> int:
         """Frames that keep no token."""
         return int((self.num_tokens_per_frame == 0).sum())
+
+    def embedding_norms(self) -> torch.Tensor:
+        """``(K,)`` float32 norms of the main level's rows."""
+        # Some rows at a time: a widened copy of all would take as much memory as they, or twice.
+        return torch.cat([rows.float().norm(dim=1) for rows in torch.split(self.embeddings, _NORM_ROWS)])
 
     def model_inputs(self, device: torch.device | str | None = None) -> dict[str, Any]:
         """Keyword arguments of a transformers model's ``forward`` or ``generate``; see ``core.model_inputs``."""

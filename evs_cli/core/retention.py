@@ -96,11 +96,14 @@ class Ranking:
     @cached_property
     def rank(self) -> torch.Tensor:
         """(T, h, w) int64: place of each token, 0 first. ``rank < K`` is the mask at K. Costs one stable sort."""
-        flat = self.dissimilarity.flatten()
-        order = torch.argsort(flat, descending=True, stable=True)
+        order = self.order()
         rank = torch.empty_like(order)
-        rank[order] = torch.arange(flat.numel(), device=order.device)
+        rank[order] = torch.arange(len(order), device=order.device)
         return rank.view(self.dissimilarity.shape)
+
+    def order(self) -> torch.Tensor:
+        """(N,) int64: the tokens, counted in (t, h, w) order, by rank. Costs one stable sort."""
+        return torch.argsort(self.dissimilarity.flatten(), descending=True, stable=True)
 
     def retained_tokens(self, q: float) -> int:
         """K at rate q for this grid."""
@@ -124,14 +127,7 @@ class Ranking:
         """
         if "rank" in self.__dict__:
             return self.rank < retained
-        flat = self.dissimilarity.flatten()
-        if flat.dtype in (torch.float16, torch.bfloat16):
-            flat = flat.float()  # widening keeps the order, and kthvalue wants it on some devices
-        threshold = flat.kthvalue(flat.numel() - retained + 1).values
-        mask = flat > threshold
-        ties = (flat == threshold).nonzero().flatten()
-        mask[ties[: retained - int(mask.sum())]] = True
-        return mask.view(self.dissimilarity.shape)
+        return first_ranked(self.dissimilarity.flatten(), retained).view(self.dissimilarity.shape)
 
     def retention(self, q: float, mask: torch.Tensor) -> Retention:
         """The ``Retention`` of a ``(T, h, w)`` bool mask at rate q, whichever rule made the mask."""
@@ -154,6 +150,22 @@ class Ranking:
     @cached_property
     def _total(self) -> float:
         return float(self._positive.sum())
+
+
+def first_ranked(scores: torch.Tensor, count: int) -> torch.Tensor:
+    """(n,) bool mask of the ``count`` of ``scores (n,)`` that rank first: the largest, the earlier among equals.
+
+    Args:
+        scores: floats without NaN.
+        count: ``1 <= count <= n``.
+    """
+    if scores.dtype in (torch.float16, torch.bfloat16):
+        scores = scores.float()  # widening keeps the order, and kthvalue wants it on some devices
+    threshold = scores.kthvalue(scores.numel() - count + 1).values
+    mask = scores > threshold
+    ties = (scores == threshold).nonzero().flatten()
+    mask[ties[: count - int(mask.sum())]] = True
+    return mask
 
 
 def compute_retention_mask(

@@ -220,13 +220,37 @@ class VideoEncoder(ABC):
         """``(t, 3, H, W)`` decoded frames with their times ``(t,)`` drawn in, for a family that is told them so."""
         return frames
 
-    @abstractmethod
+    @property
+    def frames_are_independent(self) -> bool:
+        """Whether equal frames (tubelets, where there are) get equal tokens wherever they stand, so that one that
+        repeats the one before need not be encoded again. A family says so of itself.
+        """
+        return False
+
     def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
-        """Embeddings of the next frames.
+        """Embeddings of the next frames: ``preprocess``, then ``embed``."""
+        return self.embed(self.preprocess(frames, plan), plan)
+
+    def preprocess(self, frames: torch.Tensor, plan: EncodePlan) -> dict[str, torch.Tensor]:
+        """What the model takes of the next frames, on the CPU; it needs the weights' configuration and no device, and
+        may run in another thread beside ``embed``.
 
         Args:
             frames: ``(t, 3, H, W)`` uint8 RGB as shown, t a multiple of ``temporal_patch_size`` but at the end.
             plan: the plan of the whole clip, which settles the size.
+
+        Returns:
+            Tensors by name, for ``embed`` alone; the frames themselves, as ``frames``, in a family that says no more.
+        """
+        return {"frames": frames}
+
+    @abstractmethod
+    def embed(self, inputs: Mapping[str, torch.Tensor], plan: EncodePlan) -> VideoTokens:
+        """Embeddings of preprocessed frames.
+
+        Args:
+            inputs: what ``preprocess`` gave for t frames.
+            plan: the plan of the whole clip.
 
         Returns:
             ``ceil(t / temporal_patch_size)`` frames of tokens.
@@ -273,6 +297,12 @@ def require_same_count(found: int, expected: int, source: ModelSource, what: str
             f"cannot place the video tokens of {source.name}: {found} {what}, {expected} planned.",
             hint="Please report this with the model's name and the transformers version (`evs --version` for ours).",
         )
+
+
+def on_device(values: torch.Tensor, model: Any) -> torch.Tensor:
+    """Floats on a model's device in its dtype; from pinned memory the copy runs beside what the device does."""
+    moved: torch.Tensor = values.to(model.device, non_blocking=True).to(model.dtype)
+    return moved
 
 
 def seconds(values: npt.ArrayLike) -> FloatArray:

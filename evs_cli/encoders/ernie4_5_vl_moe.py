@@ -57,6 +57,11 @@ class Ernie45VLMoeEncoder(GridVideoEncoder):
         first = super()._prompt_seconds(pts_seconds, seconds_per_grid)
         return printed_seconds(first, 2) if self._draws else first
 
+    @property
+    def frames_are_independent(self) -> bool:
+        """Not where times are drawn: no two frames are equal then."""
+        return not self._draws
+
     def mark_frames(self, frames: torch.Tensor, pts_seconds: FloatArray) -> torch.Tensor:
         """See ``VideoEncoder.mark_frames``; black on white in the upper left corner, as the processor draws it."""
         if not self._draws:

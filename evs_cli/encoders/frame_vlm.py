@@ -8,12 +8,21 @@ part of the prompt. A family's own file says how patches become tokens and how i
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, require_same_count, seconds
+from evs_cli.encoders.base import (
+    Clip,
+    EncodeOptions,
+    EncodePlan,
+    FloatArray,
+    on_device,
+    require_same_count,
+    seconds,
+)
 from evs_cli.encoders.loading import loading_errors, quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, true_times
 
@@ -109,23 +118,35 @@ class FrameVideoEncoder(VisionLanguageEncoder):
             outputs[self.pixel_name] = np.broadcast_to(np.zeros((), dtype=np.uint8), shape)
             return str(self.processor.replace_video_token(outputs, 0)), (shape[-2], shape[-1])
 
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
-        """See ``VideoEncoder.encode``; every frame is resized alone, so chunks agree."""
+    @property
+    def frames_are_independent(self) -> bool:
+        """True: each frame is resized and seen alone."""
+        return True
+
+    def preprocess(self, frames: torch.Tensor, plan: EncodePlan) -> dict[str, torch.Tensor]:
+        """See ``VideoEncoder.preprocess``; every frame is resized alone, so chunks agree."""
+        with quiet_transformers():
+            inputs = self.processor.video_processor(
+                videos=[frames], do_sample_frames=False, input_data_format="channels_first", return_tensors="pt"
+            )
+        return {self.pixel_name: inputs[self.pixel_name]}
+
+    def embed(self, inputs: Mapping[str, torch.Tensor], plan: EncodePlan) -> VideoTokens:
+        """See ``VideoEncoder.embed``."""
         import torch
 
         from evs_cli.core.video_tokens import VideoTokens
 
+        pixels = inputs[self.pixel_name]  # (1, t, 3, H, W)
+        num_frames = pixels.shape[1]
         with quiet_transformers(), torch.inference_mode():
-            inputs = self.processor.video_processor(
-                videos=[frames], do_sample_frames=False, input_data_format="channels_first", return_tensors="pt"
-            )
-            rows = self.features(inputs[self.pixel_name].to(self._model.device, self._model.dtype))
+            rows = self.features(on_device(pixels, self._model))
         rows = rows.reshape(-1, rows.shape[-1])
         _, height, width = plan.token_grid_thw
         per_frame = self.rows_before_frame + height * width
-        require_same_count(rows.shape[0], len(frames) * per_frame, self.source, "rows of features")
-        by_frame = rows.reshape(len(frames), per_frame, -1)
-        tokens = by_frame[:, self.rows_before_frame :].reshape(len(frames), height, width, -1)
+        require_same_count(rows.shape[0], num_frames * per_frame, self.source, "rows of features")
+        by_frame = rows.reshape(num_frames, per_frame, -1)
+        tokens = by_frame[:, self.rows_before_frame :].reshape(num_frames, height, width, -1)
         extra = by_frame[:, : self.rows_before_frame].flatten(0, 1) if self.rows_before_frame else None
         return VideoTokens((tokens,), extra)
 

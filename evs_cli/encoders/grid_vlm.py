@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from evs_cli.core.placeholders import IntArray, SequenceLayout
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, seconds
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, on_device, seconds
 from evs_cli.encoders.loading import quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_times
 from evs_cli.errors import EvsError, ModelError, UsageError
@@ -135,21 +135,23 @@ class GridVideoEncoder(VisionLanguageEncoder):
         types: IntArray = np.where(layout.input_ids == layout.placeholder_token_id, 2, 0).astype(np.int64)
         return types
 
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
-        """See ``VideoEncoder.encode``."""
-        import torch
+    @property
+    def frames_are_independent(self) -> bool:
+        """True: the tower attends inside a tubelet alone, and its positions count rows and columns."""
+        return True
+
+    def preprocess(self, frames: torch.Tensor, plan: EncodePlan) -> dict[str, torch.Tensor]:
+        """See ``VideoEncoder.preprocess``."""
         from torchvision.transforms.v2 import InterpolationMode
         from torchvision.transforms.v2 import functional as tvf
 
-        from evs_cli.core.video_tokens import VideoTokens
-
-        video, model = self.processor.video_processor, self._model
+        video = self.processor.video_processor
         # The size depends on the whole clip, so the plan's is used and the processor resizes nothing itself.
         if plan.loader_size is not None:
             loaders = InterpolationMode(self.loader_interpolation)
             frames = tvf.resize(frames, list(plan.loader_size), interpolation=loaders, antialias=True)
         resized = tvf.resize(frames, list(plan.frame_size), interpolation=int(video.resample), antialias=True)
-        with quiet_transformers(), torch.inference_mode():
+        with quiet_transformers():
             inputs = video(
                 videos=[resized],
                 do_sample_frames=False,
@@ -158,8 +160,18 @@ class GridVideoEncoder(VisionLanguageEncoder):
                 return_tensors="pt",
                 **self.call_arguments,
             )
+        return {name: inputs[name] for name in (_PIXELS, *_GRIDS) if name in inputs}
+
+    def embed(self, inputs: Mapping[str, torch.Tensor], plan: EncodePlan) -> VideoTokens:
+        """See ``VideoEncoder.embed``."""
+        import torch
+
+        from evs_cli.core.video_tokens import VideoTokens
+
+        model = self._model
+        with quiet_transformers(), torch.inference_mode():
             grids = {name: inputs[name].to(model.device) for name in _GRIDS if name in inputs}
-            pixels = inputs["pixel_values_videos"].to(model.device, model.dtype)
+            pixels = on_device(inputs[_PIXELS], model)
             features = model.get_video_features(pixel_values_videos=pixels, **grids)
         levels = [features.pooler_output, *(getattr(features, "deepstack_features", None) or [])]
         return VideoTokens(tuple(self.to_grid(level[0], plan) for level in levels))
@@ -187,6 +199,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
         return ids
 
 
+_PIXELS = "pixel_values_videos"
 _GRIDS = ("video_grid_thw", "video_merge_sizes")  # what the families take beside the patches
 
 

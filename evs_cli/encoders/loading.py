@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +19,36 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Keep transformers' progress bars and warnings off the terminal, unless evs itself logs at DEBUG (``-vv``)."""
-    from transformers.utils import logging as library_logging
-
     if logging.getLogger("evs_cli").isEnabledFor(logging.DEBUG):
         yield
         return
-    verbosity, bars = library_logging.get_verbosity(), library_logging.is_progress_bar_enabled()
-    library_logging.set_verbosity_error()
-    library_logging.disable_progress_bar()
+    _hush(1)
     try:
         yield
     finally:
-        library_logging.set_verbosity(verbosity)
-        if bars:
-            library_logging.enable_progress_bar()
+        _hush(-1)
+
+
+_hushed = 0  # who wants quiet now: two threads may, and the last one to leave puts back what the first one found
+_hushed_lock = threading.Lock()
+_found: tuple[int, bool] = (0, False)
+
+
+def _hush(change: int) -> None:
+    """Count one more or less that wants quiet; the first turns the library's own settings down, the last up again."""
+    global _hushed, _found
+    from transformers.utils import logging as library_logging
+
+    with _hushed_lock:
+        _hushed += change
+        if change > 0 and _hushed == 1:
+            _found = library_logging.get_verbosity(), library_logging.is_progress_bar_enabled()
+            library_logging.set_verbosity_error()
+            library_logging.disable_progress_bar()
+        elif _hushed == 0:
+            library_logging.set_verbosity(_found[0])
+            if _found[1]:
+                library_logging.enable_progress_bar()
 
 
 @contextlib.contextmanager

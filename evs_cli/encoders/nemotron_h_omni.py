@@ -7,6 +7,7 @@ the size is computed here and the text comes from the processor's own ``replace_
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -84,16 +85,17 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
         """The inverse of the video processor's ``downsample_ratio``."""
         return round(1 / float(self.processor.video_processor.downsample_ratio))
 
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
-        """See ``VideoEncoder.encode``; the processor's size depends on the frame's alone, so chunks agree.
+    @property
+    def frames_are_independent(self) -> bool:
+        """True: the tower takes each tubelet as an image of its own."""
+        return True
+
+    def preprocess(self, frames: torch.Tensor, plan: EncodePlan) -> dict[str, torch.Tensor]:
+        """See ``VideoEncoder.preprocess``; the processor's size depends on the frame's alone, so chunks agree.
 
         Raises:
             ModelError: a plan of another size, as SGLang has one: the processor knows its own alone.
         """
-        import torch
-
-        from evs_cli.core.video_tokens import VideoTokens
-
         own, patch = self._own_patches(*frames.shape[-2:]), int(self.processor.video_processor.patch_size)
         if plan.frame_size != (own[0] * patch, own[1] * patch):
             height, width = plan.frame_size
@@ -102,8 +104,7 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
                 f"{own[1] * patch}x{own[0] * patch}.",
                 hint="evs plan and evs fit count it; to encode, take --dialect evs, hf or vllm.",
             )
-
-        with quiet_transformers(), torch.inference_mode():
+        with quiet_transformers():
             inputs = self.processor.video_processor(
                 videos=[frames],
                 do_sample_frames=False,
@@ -111,7 +112,16 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
                 input_data_format="channels_first",
                 return_tensors="pt",
             )
-            pixels = inputs["pixel_values_videos"].to(self._model.device)
+        return {"pixel_values_videos": inputs["pixel_values_videos"]}
+
+    def embed(self, inputs: Mapping[str, torch.Tensor], plan: EncodePlan) -> VideoTokens:
+        """See ``VideoEncoder.embed``."""
+        import torch
+
+        from evs_cli.core.video_tokens import VideoTokens
+
+        with quiet_transformers(), torch.inference_mode():
+            pixels = inputs["pixel_values_videos"].to(self._model.device, non_blocking=True)
             features = self._model.get_video_features(pixels)
         return VideoTokens((self.to_grid(features.pooler_output[0], plan),))
 

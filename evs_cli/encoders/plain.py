@@ -6,6 +6,7 @@ generic one: for each frame ``1``, its placeholders ``0``, then ``2``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,7 +15,7 @@ import numpy as np
 
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders import embedded
-from evs_cli.encoders.base import NO_MODALITY, Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
+from evs_cli.encoders.base import NO_MODALITY, Clip, EncodeOptions, EncodePlan, VideoEncoder, on_device, seconds
 from evs_cli.encoders.loading import loading_errors, quiet_transformers, refuse_missing
 from evs_cli.encoders.source import ModelSource, checkpoint_file, read_json
 from evs_cli.encoders.weights import WeightsRead
@@ -132,14 +133,23 @@ class PlainFrameEncoder(VideoEncoder):
         read = sum(parameter.nbytes for parameter in model.parameters())
         return WeightsRead(read, max(read, file.stat().st_size if file is not None else 0), 1, 1)
 
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
-        """See ``VideoEncoder.encode``."""
+    @property
+    def frames_are_independent(self) -> bool:
+        """True: each frame is an image of its own."""
+        return True
+
+    def preprocess(self, frames: torch.Tensor, plan: EncodePlan) -> dict[str, torch.Tensor]:
+        """See ``VideoEncoder.preprocess``."""
+        return {"pixels": self._pixels(frames, plan)}
+
+    def embed(self, inputs: Mapping[str, torch.Tensor], plan: EncodePlan) -> VideoTokens:
+        """See ``VideoEncoder.embed``."""
         import torch
 
         from evs_cli.core.video_tokens import VideoTokens
 
         with torch.inference_mode():
-            pixels = self._pixels(frames, plan)
+            pixels = on_device(inputs["pixels"], self._model)
             hidden = self._model(**self._arguments(pixels)).last_hidden_state
         skip = self._tower.class_tokens + int(
             self._vision_config.get("num_register_tokens", self._tower.register_tokens)
@@ -150,17 +160,17 @@ class PlainFrameEncoder(VideoEncoder):
                 f"cannot place the tokens of {self.source.name}: {hidden.shape[1]} a frame. "
                 f"Expected {height * width} patches after {skip} tokens in front."
             )
-        return VideoTokens((hidden[:, skip:].reshape(frames.shape[0], height, width, -1),))
+        return VideoTokens((hidden[:, skip:].reshape(hidden.shape[0], height, width, -1),))
 
     def _pixels(self, frames: torch.Tensor, plan: EncodePlan) -> torch.Tensor:
-        """(t, 3, h, w) normalised pixels in the model's dtype, resized with antialiasing."""
+        """(t, 3, h, w) float32 normalised pixels, resized with antialiasing."""
         import torch
         from torchvision.transforms.v2 import functional as tvf
 
         resized = tvf.resize(frames, list(plan.frame_size), interpolation=tvf.InterpolationMode.BICUBIC, antialias=True)
         mean, std = (torch.tensor(values).view(3, 1, 1) for values in self._mean_std)
         pixels: torch.Tensor = (resized.float() / 255 - mean) / std
-        return pixels.to(self._model.device, self._model.dtype)
+        return pixels
 
     def _arguments(self, pixels: torch.Tensor) -> dict[str, Any]:
         """What the tower is called with: the pixels as they are, or as patches and their grid."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.encoded_video import ClipPlan
+    from evs_cli.encoders.base import EncodePlan
     from evs_cli.prune_job import PruneOutcome
 
 SCHEMA_VERSION = 1
@@ -31,9 +31,11 @@ def prune_record(outcome: PruneOutcome, printed: Sequence[str] = ()) -> dict[str
     if outcome.error is not None:
         return {**head, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
-    if outcome.plan is not None:
-        counts = plan_counts(outcome.plan, outcome.q)
-        return {**head, "dry_run": True, "at_most": outcome.is_at_most, **counts, "timings_seconds": timings}
+    planned = outcome.plan or outcome.stored
+    if planned is not None:
+        counts = plan_counts(planned.encode, outcome.q)
+        reads = {} if outcome.stored is None else {"read_bytes": outcome.stored.read_bytes}
+        return {**head, "dry_run": True, "at_most": outcome.is_at_most, **counts, **reads, "timings_seconds": timings}
     assert outcome.pruned is not None
     return {
         **head,
@@ -44,9 +46,8 @@ def prune_record(outcome: PruneOutcome, printed: Sequence[str] = ()) -> dict[str
     }
 
 
-def plan_counts(plan: ClipPlan, q: float) -> dict[str, Any]:
+def plan_counts(encode: EncodePlan, q: float) -> dict[str, Any]:
     """The counts of a planned video at rate q."""
-    encode = plan.encode
     return {
         "video_grid_thw": list(encode.video_grid_thw),
         "token_grid_thw": list(encode.token_grid_thw),
@@ -62,7 +63,7 @@ def plan_counts(plan: ClipPlan, q: float) -> dict[str, Any]:
 
 def pruned_counts(pruned: PrunedVideo) -> dict[str, Any]:
     """The counts of a pruned video."""
-    norms = pruned.embeddings.float().norm(dim=1)
+    norms = pruned.embedding_norms()
     return {
         "video_grid_thw": list(pruned.video_grid_thw),
         "token_grid_thw": list(pruned.token_grid_thw),
@@ -83,6 +84,7 @@ def pruned_counts(pruned: PrunedVideo) -> dict[str, Any]:
         "embeddings_norm": {"min": float(norms.min()), "mean": float(norms.mean()), "max": float(norms.max())},
         "deepstack_levels": len(pruned.deepstack_embeddings),
         "num_sampled_frames": int(pruned.frame_indices.shape[0]),
+        "reused_frames": pruned.provenance.get("reused_frames", 0),
         "pts_seconds": pruned.pts_seconds.tolist(),
         "prompt_seconds": pruned.prompt_seconds.tolist(),
         "planned": dict(pruned.planned),

@@ -58,6 +58,9 @@ def _show_outcome(outcome: PruneOutcome, record: dict[str, Any], sink: Sink) -> 
     if outcome.plan is not None:
         output = None if outcome.output is None else str(outcome.output)
         sink.result(tables.plan_summary(title, outcome.plan, outcome.q, output, is_at_most=outcome.is_at_most))
+    elif outcome.stored is not None:
+        output = None if outcome.output is None else str(outcome.output)
+        sink.result(tables.stored_summary(title, outcome.stored, outcome.q, output, is_at_most=outcome.is_at_most))
     elif outcome.pruned is not None:
         sink.result(tables.pruned_summary(title, outcome.pruned, record, q_source=outcome.q_source))
 

@@ -15,7 +15,9 @@ from evs_cli.core.placeholders import run_lengths
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoded_video import ClipPlan
+    from evs_cli.encoders.base import EncodePlan
     from evs_cli.encoders.registry import Family
+    from evs_cli.prune_job import StoredPlan
 
 _BARS = "▁▂▃▄▅▆▇█"
 _EMPTY_BAR = "·"
@@ -53,6 +55,8 @@ def pruned_summary(
         f"{record['num_sampled_frames']} sampled, {num_frames} of {height} x {width} = "
         f"{pruned.tokens_per_frame} tokens" + _empty_note(record),
     )
+    if record["reused_frames"]:
+        grid.add_row("", f"{record['reused_frames']:,} of them repeat the one before and were not encoded again")
     grid.add_row(
         "tokens", f"{pruned.retained_tokens:,} of {pruned.total_tokens:,} kept ({record['retained_share']:.1%})"
     )
@@ -72,7 +76,7 @@ def pruned_summary(
         f"norms {norm['min']:.3g} to {norm['max']:.3g}, mean {norm['mean']:.3g}",
     )
     if record.get("timings_seconds"):
-        grid.add_row("time", _timings(record["timings_seconds"]))
+        grid.add_row("time", timings_text(record["timings_seconds"]))
     return Group(
         Text(title, style="bold"),
         grid,
@@ -85,21 +89,42 @@ def pruned_summary(
 
 def plan_summary(title: str, plan: ClipPlan, q: float, output: str | None, *, is_at_most: bool) -> RenderableType:
     """What a run would read, compute and write."""
-    encode = plan.encode
     grid = summary_grid()
-    video = plan.video
-    grid.add_row("video", f"{video.width}x{video.height}, {video.duration_seconds:.1f} s, {video.num_frames} frames")
+    for label, text in plan_rows(plan):
+        grid.add_row(label, text)
+    _add_rate(grid, plan.encode, q, output, is_at_most=is_at_most)
+    return Group(Text(title, style="bold"), grid)
+
+
+def stored_summary(title: str, stored: StoredPlan, q: float, output: str | None, *, is_at_most: bool) -> RenderableType:
+    """What would be read of an encoding, and written."""
+    grid = summary_grid()
+    num_frames, height, width = stored.encode.token_grid_thw
+    grid.add_row("frames", f"{num_frames} of {height} x {width} = {stored.encode.tokens_per_frame} tokens")
+    _add_rate(grid, stored.encode, q, output, is_at_most=is_at_most)
+    grid.add_row("reads", f"at most {stored.read_bytes:,} of {stored.size_bytes:,} bytes")
+    return Group(Text(title, style="bold"), grid)
+
+
+def plan_rows(plan: ClipPlan) -> list[tuple[str, str]]:
+    """Labels and texts of what a run would read and sample."""
+    video, encode = plan.video, plan.encode
     num_frames, height, width = encode.token_grid_thw
-    grid.add_row(
-        "frames",
-        f"{len(encode.pts_seconds)} would be sampled and resized to {encode.frame_size[1]}x{encode.frame_size[0]}: "
-        f"{num_frames} of {height} x {width} = {encode.tokens_per_frame} tokens",
-    )
+    return [
+        ("video", f"{video.width}x{video.height}, {video.duration_seconds:.1f} s, {video.num_frames} frames"),
+        (
+            "frames",
+            f"{len(encode.pts_seconds)} would be sampled and resized to {encode.frame_size[1]}x{encode.frame_size[0]}: "
+            f"{num_frames} of {height} x {width} = {encode.tokens_per_frame} tokens",
+        ),
+    ]
+
+
+def _add_rate(grid: Table, encode: EncodePlan, q: float, output: str | None, *, is_at_most: bool) -> None:
     most = "at most " if is_at_most else ""
     grid.add_row("tokens", f"{most}{encode.retained_tokens(q):,} of {encode.total_tokens:,} would be kept at q = {q:g}")
     grid.add_row("sequence", f"{encode.sequence_length():,} ids before, {most}{encode.sequence_length(q):,} after")
     grid.add_row("output", Text(output or "none (print only)"))
-    return Group(Text(title, style="bold"), grid)
 
 
 def families_table(families: Sequence[Family], *, is_terminal: bool) -> Table:
@@ -158,7 +183,8 @@ def _empty_note(record: Mapping[str, Any]) -> str:
     return f"; {empty} keep{'s' if empty == 1 else ''} none" if empty else ""
 
 
-def _timings(timings: Mapping[str, float]) -> str:
+def timings_text(timings: Mapping[str, float]) -> str:
+    """Where the seconds of a run went."""
     parts = [f"{_STEPS.get(step, step)} {value:.2f}" for step, value in timings.items() if value >= 0.005]
     return ", ".join(parts) + f"; {sum(timings.values()):.2f} s in all"
 

@@ -66,6 +66,8 @@ def decode(info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults) ->
     }
     with _local_path(info.source) as path, _running_child({**request, "path": path}) as child:
         for kind, payload in _records(child, info):
+            if faults.is_cancelled.is_set():
+                return
             if kind == b"M":
                 _check_summary(info, json.loads(payload), len(wanted), faults)
             elif kind == b"S":

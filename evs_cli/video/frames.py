@@ -7,6 +7,7 @@ before makes that two.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -60,11 +61,13 @@ class Faults:
         num_corrupt_packets: packets that gave no frame because they are damaged.
         num_damaged_frames: frames asked for that decode only in part; they are left out as well.
         warnings: sentences on the decoder itself.
+        is_cancelled: set, from any thread, when nobody wants more frames: the decoder ends within a packet.
     """
 
     num_corrupt_packets: int = 0
     num_damaged_frames: int = 0
     warnings: list[str] = field(default_factory=list)
+    is_cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 class FrameStream(Iterator[FrameBatch]):
@@ -106,6 +109,10 @@ class FrameStream(Iterator[FrameBatch]):
 
     def __next__(self) -> FrameBatch:
         return next(self._batches)
+
+    def cancel(self) -> None:
+        """Make the iteration end soon, in whichever thread it runs."""
+        self._faults.is_cancelled.set()
 
     def close(self) -> None:
         """Stop: close the file and end the decoder, also in the middle of a video."""

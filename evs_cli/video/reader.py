@@ -101,10 +101,10 @@ def _decode(info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults) -
         last = frame.index
         yield frame
     tail = wanted[wanted > last]
-    if len(tail) and threads > 1:
+    if len(tail) and threads > 1 and not faults.is_cancelled.is_set():
         # A fault as the decoder is emptied makes PyAV drop the frames that its other threads hold. One thread holds
         # none, so that a cut-off file gives the same frames on every machine.
-        retry_faults = Faults()
+        retry_faults = Faults(is_cancelled=faults.is_cancelled)
         yield from _decode_legs(info, tail, 1, retry_faults)
         faults.num_corrupt_packets = max(faults.num_corrupt_packets, retry_faults.num_corrupt_packets)
         faults.num_damaged_frames = max(faults.num_damaged_frames, retry_faults.num_damaged_frames)
@@ -120,8 +120,9 @@ def _decode_legs(
                 yield from _decode_leg(info, container, stream, leg, faults)
                 num_done += len(leg.wanted)
         return
-    except _SeekLostError:
-        pass  # nothing of that leg has been delivered
+    except _SeekLostError:  # nothing of that leg has been delivered
+        if faults.is_cancelled.is_set():
+            return
     with _opened(info, threads) as (container, stream):
         yield from _decode_leg(info, container, stream, _Leg(None, wanted[num_done:]), faults)
 
@@ -220,6 +221,8 @@ def _decoded_frames(container: Any, stream: Any, faults: Faults) -> Generator[An
     import av
 
     for packet in _packets_and_flush(container, stream):
+        if faults.is_cancelled.is_set():
+            return
         try:
             frames = packet.decode()
         except av.error.EOFError:

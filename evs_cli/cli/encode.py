@@ -1,0 +1,46 @@
+"""``evs encode``: everything once, in rank order."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from evs_cli.cli import options as o
+from evs_cli.cli.shared import with_encoder, with_output
+from evs_cli.console import Sink
+
+EXAMPLES = (
+    "evs encode samples/crossing.mp4 -o crossing.safetensors",
+    "evs encode samples/pan.mp4 samples/cuts.mp4 --fps 1 --store-dtype int8 -o encodings/",
+)
+
+
+@with_output
+@with_encoder
+def command(
+    videos: o.Videos,
+    request: dict[str, Any],
+    sink: Sink,
+    output: o.EncodingOutput,
+    store_dtype: o.StoreDtype = None,
+    levels: o.Levels = "all",
+    force: o.Force = False,
+    dry_run: o.DryRun = False,
+) -> None:
+    """Encode videos once and keep every token, so that any pruning rate is a read.
+
+    Rows are stored in rank order: what a rate keeps stands at the front. `evs prune`, `evs sweep` and `evs show` take
+    the file in place of the video, and need neither model nor pixels. Memory does not grow with the video, but the
+    disk holds its rows twice while the file is made.
+    """
+    with sink.progress() as progress:
+        progress.stage("load libraries")
+        from evs_cli.api import make_request
+        from evs_cli.encode_job import StoreRequest, plan_encode_job, run_encode_job
+        from evs_cli.report.encodings import render_encodings
+
+        store = StoreRequest(store_dtype, levels)
+        job = plan_encode_job(videos, output, store, overwrite=force, request=make_request(**request))
+        render_encodings(run_encode_job(job, progress, dry_run=dry_run), sink)
+    if not dry_run and len(videos) == 1:
+        sink.hint(f"evs sweep {shlex.quote(output)}")

@@ -1,0 +1,308 @@
+"""A whole encoding read from its file: any rate from the front of it, and no more of the file than that rate keeps.
+
+In: a path, or a URL that fsspec knows. Out: an ``Encoding``, whose ``at(q)`` equals a fresh prune of the same encoding
+bit for bit. Header and small tensors are read when it is opened; rows when they are asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from evs_cli.encoded_video import EncodedClip
+from evs_cli.encoders.source import ModelSource
+from evs_cli.encoding_file.byte_source import ByteSource, is_url, open_bytes
+from evs_cli.encoding_file.checks import check_clip, check_store, check_tensors, check_values
+from evs_cli.encoding_file.container import LENGTH_BYTES, Header, TensorEntry, header_bytes, read_header
+from evs_cli.encoding_file.dtypes import DTYPES, tensor_of
+from evs_cli.encoding_file.record import SCALE_SUFFIX, SCHEMA_VERSION, StoredModel, level_name
+from evs_cli.encoding_file.stored_rows import StoredRows
+from evs_cli.errors import ArtifactError
+from evs_cli.file_kinds import ENCODING_KIND, ENCODING_SUFFIX, METADATA_KEY
+from evs_cli.record_checks import Fault, require
+
+if TYPE_CHECKING:
+    from evs_cli.core.methods import RetentionRule
+    from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.core.retention import Ranking
+    from evs_cli.encoders.base import EncodePlan
+
+_BLOCK_BYTES = 32 << 20  # of one read: memory beside the rows that are kept
+_GAP_BYTES = 1 << 16  # rows nearer than this are read in one go, the gap with them; a prefix has no gaps
+
+
+@dataclass(frozen=True, eq=False)
+class StoredVideo(EncodedClip):
+    """An encoding whose rows lie in a file; ``prune`` serves any rate from it, and reads what that rate keeps."""
+
+    read_rows: Callable[[torch.Tensor, int], torch.Tensor]
+    """See ``EncodedClip.rows_of``."""
+    num_levels: int
+    """Levels that are stored."""
+
+    def rows_of(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
+        """See ``EncodedClip.rows_of``.
+
+        Raises:
+            ArtifactError: they cannot be read, or hold NaN or infinite values.
+        """
+        return self.read_rows(tokens, level)
+
+    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
+        """The pruned video at rate q; see ``Encoding.at``."""
+        from evs_cli.core.methods import RetentionRule
+
+        rule = rule or RetentionRule()
+        retention = rule.retain(self.ranking, q)
+        tokens = retention.retention_mask.flatten().nonzero().flatten()
+        return self.assemble(retention, rule, [self.rows_of(tokens, level) for level in range(self.num_levels)])
+
+
+class Encoding:
+    """An open file of ``evs encode``; made by ``open_encoding``, closed by ``close`` or at the end of a ``with``."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self.name = source.name
+        """The file's name."""
+        self.size_bytes = source.size_bytes
+        """Of the whole file."""
+        header, record = _read_record(source)
+        try:
+            check_values(record)
+            num_frames, height, width = record["token_grid_thw"]
+            self._rows = {name: entry for name, entry in header.entries.items() if _is_rows(name)}
+            self.store = check_store(record, self._rows, num_frames * height * width)
+            """What the rows are."""
+            small = {name: entry for name, entry in header.entries.items() if name not in self._rows}
+            tensors = _read_small(source, small)
+            check_tensors(record, tensors, self.store)
+            clip = check_clip(record, tensors, self.store)
+            self.video = StoredVideo(**vars(clip), read_rows=self._read_level, num_levels=len(self.store.dims))
+            """The encoding itself."""
+        except Fault as fault:
+            raise ArtifactError(
+                f"cannot use {self.name}: {fault}.", hint="It is damaged or was changed; encode the video again."
+            ) from fault
+        self.front_bytes = sum(entry.size_bytes for entry in small.values()) + header.data_start
+        """Bytes of header and small tensors, which every read needs."""
+        self._scales = {name: tensors.get(name + SCALE_SUFFIX) for name in self._rows}
+        model = record["model"]
+        named = record["provenance"].get("model", {})
+        self.model = StoredModel(
+            ModelSource(str(named.get("id")), self.name, named.get("revision"), model["config"]),
+            model["has_language_model"],
+            model["default_pruning_rate"],
+        )
+        """What the file tells of its model."""
+
+    def __enter__(self) -> Encoding:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Encoding({self.name!r}, grid {self.plan.token_grid_thw}, {self.store.dtype} rows of {self.store.dims})"
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._source.close()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the user on what a rate of it lacks beside a fresh prune."""
+        notes = []
+        if self.store.dtype != self.store.embedding_dtype:
+            notes.append(f"rows are stored in {self.store.dtype}, and were encoded in {self.store.embedding_dtype}.")
+        if len(self.store.dims) < self.store.num_model_levels:
+            notes.append(f"the main level alone is stored, of {self.store.num_model_levels}.")
+        return tuple(notes)
+
+    @property
+    def ranking(self) -> Ranking:
+        """The ranking of every token."""
+        return self.video.ranking
+
+    @property
+    def plan(self) -> EncodePlan:
+        """The plan of the frames that were encoded: every count before pruning."""
+        return self.video.actual
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What made it."""
+        return self.video.provenance
+
+    def at(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
+        """The pruned video at rate q, ``0 <= q < 1``; by EVS unless ``rule`` says otherwise.
+
+        It equals ``EncodedVideo.prune`` bit for bit where rows are stored as they were encoded. By EVS, with or without
+        a floor, the first K rows of the file are read and no others; a control reads rows that lie apart.
+
+        Raises:
+            UsageError: a rate outside [0, 1).
+            ArtifactError: rows that cannot be read or are damaged.
+        """
+        return self.video.prune(q, rule)
+
+    def _read_level(self, tokens: torch.Tensor, level: int) -> torch.Tensor:
+        """``(n, D)`` rows of tokens ``(n,)``, in the dtype they were encoded in."""
+        ranks = self.ranking.rank.flatten()[tokens]
+        name = level_name(level)
+        scales = self._scales[name]
+        stored = StoredRows(
+            _read_rows(self._source, self._rows[name], ranks), None if scales is None else scales[ranks]
+        )
+        rows = stored.restored(getattr(torch, self.store.embedding_dtype))
+        if not bool(rows.isfinite().all()):
+            raise ArtifactError(
+                f"cannot use {self.name}: {name} hold NaN or infinite values.",
+                hint="It is damaged or was changed; encode the video again.",
+            )
+        return rows
+
+
+def open_encoding(path: str | os.PathLike[str]) -> Encoding:
+    """Open a file of ``evs encode`` and check it against itself.
+
+    Args:
+        path: a local file, which is mapped into memory, or a URL that fsspec knows (``https://``, ``s3://``,
+            ``memory://``), of which exactly the bytes that are needed are read.
+
+    Raises:
+        ArtifactError: no such file, not an encoding of evs, a newer schema, or one whose parts contradict each other.
+    """
+    if str(path).endswith(".pt"):
+        raise ArtifactError(
+            f"cannot read {path} as an encoding: a .pt file is a pruned video, which `evs prune` wrote.",
+            hint="Give the .safetensors file that `evs encode` wrote, or the video.",
+        )
+    source = open_bytes(path)
+    try:
+        return Encoding(source)
+    except BaseException:
+        source.close()
+        raise
+
+
+def holds_encoding(path: str) -> bool:
+    """Whether a file is a whole encoding and no pruned video, by its metadata; False of one that cannot be read.
+
+    A URL is taken for one: pruned videos are read of local files alone.
+    """
+    if is_url(path):
+        return True
+    if not path.endswith(ENCODING_SUFFIX):
+        return False
+    try:
+        source = open_bytes(path)
+        _, record = _read_header(source)
+    except (ArtifactError, ValueError, RecursionError):
+        return False
+    source.close()
+    return bool(record.get("kind") == ENCODING_KIND)
+
+
+def _read_header(source: ByteSource) -> tuple[Header, dict[str, Any]]:
+    """Header and metadata as they stand.
+
+    Raises:
+        ValueError: there are none.
+        ArtifactError: the file cannot be read.
+    """
+    size = header_bytes(bytes(source.read(0, LENGTH_BYTES)))
+    if LENGTH_BYTES + size > source.size_bytes:
+        raise ValueError("shorter than its header")
+    header = read_header(bytes(source.read(LENGTH_BYTES, LENGTH_BYTES + size)))
+    record = json.loads(header.metadata.get(METADATA_KEY, "{}"))
+    if not isinstance(record, dict):
+        raise ValueError("metadata that is no object")
+    return header, record
+
+
+def _read_record(source: ByteSource) -> tuple[Header, dict[str, Any]]:
+    """Header and metadata, after telling files apart that are no encoding."""
+    try:
+        header, record = _read_header(source)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(
+            f"cannot read {source.name}: it is damaged or no file that evs wrote.",
+            hint="Give a .safetensors file that `evs encode` wrote.",
+        ) from error
+    if record.get("kind") != ENCODING_KIND:
+        what = "a pruned video, which `evs prune` wrote" if "retention_mask" in header.entries else "none"
+        raise ArtifactError(
+            f"cannot read {source.name} as an encoding: it is {what}.",
+            hint="Give the .safetensors file that `evs encode` wrote, or the video.",
+        )
+    if record.get("schema_version") != SCHEMA_VERSION:
+        raise ArtifactError(
+            f"cannot read {source.name}: schema_version {record.get('schema_version')!r}. Expected {SCHEMA_VERSION}.",
+            hint="It was written by a newer evs.",
+        )
+    if header.end != source.size_bytes:
+        raise ArtifactError(
+            f"cannot use {source.name}: it is {source.size_bytes:,} bytes long, {header.end:,} were written.",
+            hint="It was cut or added to; copy it again.",
+        )
+    return header, record
+
+
+def _is_rows(name: str) -> bool:
+    return name == level_name(0) or (name.startswith(level_name(1)[:-1]) and not name.endswith(SCALE_SUFFIX))
+
+
+def _read_small(source: ByteSource, entries: Mapping[str, TensorEntry]) -> dict[str, torch.Tensor]:
+    """The tensors of ``entries``, which lie side by side, in one read."""
+    require(bool(entries), "there are no tensors beside the rows")
+    start, end = min(entry.start for entry in entries.values()), max(entry.end for entry in entries.values())
+    require(end - start == sum(entry.size_bytes for entry in entries.values()), "the rows do not come last")
+    data = _read(source, start, end)
+    tensors = {}
+    for name, entry in entries.items():
+        require(entry.dtype in DTYPES, f"{name} is {entry.dtype}, which no encoding holds")
+        tensors[name] = tensor_of(data[entry.start - start : entry.end - start], DTYPES[entry.dtype], entry.shape)
+    return tensors
+
+
+def _read(source: ByteSource, start: int, end: int) -> memoryview:
+    """All bytes of a range."""
+    data = source.read(start, end)
+    if len(data) != end - start:
+        raise ArtifactError(f"cannot read {source.name}: {end - start:,} bytes were asked for, {len(data):,} came.")
+    return data
+
+
+def _read_rows(source: ByteSource, entry: TensorEntry, ranks: torch.Tensor) -> torch.Tensor:
+    """(n, D) stored rows of ``ranks (n,)``, block by block into their places."""
+    rows = torch.empty((len(ranks), *entry.shape[1:]), dtype=DTYPES[entry.dtype])
+    places = rows.view(torch.uint8).numpy()
+    ascending, slots = (values.numpy() for values in ranks.sort())
+    for first, last in _runs(ascending, entry.row_bytes):
+        start, end = int(ascending[first]), int(ascending[last - 1]) + 1
+        data = _read(source, entry.start + start * entry.row_bytes, entry.start + end * entry.row_bytes)
+        block = np.frombuffer(data, dtype=np.uint8).reshape(-1, entry.row_bytes)
+        wanted = ascending[first:last]
+        is_whole = len(block) == len(wanted) and bool((np.diff(wanted) == 1).all())  # no gap, nothing twice
+        places[slots[first:last]] = block if is_whole else block[wanted - start]
+    return rows
+
+
+def _runs(ascending: np.ndarray[Any, np.dtype[np.int64]], row_bytes: int) -> Iterator[tuple[int, int]]:
+    """``(first, last)`` bounds of the rows that one read fetches: near each other, and of a block at most."""
+    most_gap, most_rows = max(1, _GAP_BYTES // row_bytes), max(1, _BLOCK_BYTES // row_bytes)
+    cuts = np.flatnonzero(np.diff(ascending) > most_gap) + 1
+    bounds = [0, *cuts.tolist(), len(ascending)]
+    for first, last in itertools.pairwise(bounds):
+        while first < last:
+            upper = int(np.searchsorted(ascending[first:last], ascending[first] + most_rows)) + first
+            yield first, upper
+            first = upper

@@ -1,0 +1,66 @@
+"""From spooled rows to the file: header, small tensors, then every level's rows in rank order, in one pass.
+
+In: an ``EncodedClip`` and the ``RowSpool`` its rows went to. Out: one file, whole or not at all. The same input,
+versions, device, dtype and batch size give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evs_cli.encoding_file.container import write_header
+from evs_cli.encoding_file.dtypes import NAMES, bytes_of
+from evs_cli.encoding_file.record import SCALE_SUFFIX, StoredModel, StoreFacts, level_name, small_tensors, to_record
+from evs_cli.file_kinds import METADATA_KEY
+from evs_cli.output_file import replacing
+
+if TYPE_CHECKING:
+    from evs_cli.encoded_video import EncodedClip
+    from evs_cli.encoding_file.row_spool import RowSpool
+
+
+def store_facts(spool: RowSpool) -> StoreFacts:
+    """What the rows of a spool are."""
+    return StoreFacts(
+        dtype=str(spool.dtype).removeprefix("torch."),
+        embedding_dtype=str(spool.embedding_dtype).removeprefix("torch."),
+        dims=tuple(spool.dims),
+        num_model_levels=spool.num_levels,
+        errors=tuple(spool.errors()),
+    )
+
+
+def write_encoding(clip: EncodedClip, spool: RowSpool, model: StoredModel, target: Path) -> int:
+    """Write the file and return its size in bytes.
+
+    Args:
+        clip: all but the rows.
+        spool: the rows, in the order of time.
+        model: what is to be told of the model.
+        target: the file; what is there is replaced.
+
+    Raises:
+        ArtifactError: it cannot be written.
+    """
+    order = clip.ranking.order()
+    front = small_tensors(clip, order)
+    for level in range(len(spool.dims)):
+        scales = spool.scales(level, order)
+        if scales is not None:
+            front[level_name(level) + SCALE_SUFFIX] = scales
+    # Large items first, and rows last: then every tensor lies at a multiple of its items.
+    front = dict(sorted(front.items(), key=lambda item: (-item[1].element_size(), item[0])))
+    rows = [(level_name(level), NAMES[spool.dtype], (len(order), dim)) for level, dim in enumerate(spool.dims)]
+    record = to_record(clip, store_facts(spool), model)
+    metadata = {METADATA_KEY: json.dumps(record, sort_keys=True, allow_nan=False, separators=(",", ":"))}
+    layout = [*((name, NAMES[tensor.dtype], tuple(tensor.shape)) for name, tensor in front.items()), *rows]
+    with replacing(target) as file:
+        file.write(write_header(metadata, layout))
+        for tensor in front.values():
+            file.write(bytes_of(tensor))
+        for level in range(len(spool.dims)):
+            for block in spool.blocks(level, order):
+                file.write(block)
+    return target.stat().st_size

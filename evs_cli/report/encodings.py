@@ -1,0 +1,206 @@
+"""Whole encodings for people and for programs: what was written, and what a file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evs_cli.report import records
+from evs_cli.report.render import raise_if_failed, size_text
+from evs_cli.report.tables import plain_table, plan_rows, summary_grid, timings_text
+
+if TYPE_CHECKING:
+    from evs_cli.console import Sink
+    from evs_cli.encode_job import EncodeOutcome
+    from evs_cli.encoders.base import EncodePlan
+    from evs_cli.encoding_file.reader import Encoding
+    from evs_cli.encoding_file.record import StoreFacts
+
+_SHOWN_RATES = (0.0, 0.5, 0.7, 0.9)
+
+
+def render_encodings(outcomes: Iterable[EncodeOutcome], sink: Sink) -> None:
+    """Show each outcome of ``evs encode`` as it comes, then raise if one of several videos failed.
+
+    Raises:
+        SomeVideosFailedError: after everything is shown, naming the videos that failed.
+    """
+    documents: list[dict[str, Any]] = []
+    failed: list[str] = []
+    for outcome in outcomes:
+        record = encode_record(outcome)
+        documents.append(record)
+        if outcome.error is not None:
+            failed.append(outcome.video)
+            sink.error(outcome.error.message, outcome.error.hint)
+        elif sink.style.format == "csv":
+            sink.text(records.to_csv([_flat(record)], header=len(documents) - len(failed) == 1))
+        elif sink.style.format == "table":
+            sink.result(_outcome_summary(outcome, record))
+        if outcome.output_bytes is not None:
+            sink.status(f"wrote {outcome.output} ({size_text(outcome.output_bytes)})")
+    if sink.style.format == "json":
+        sink.json(records.prune_document(documents))
+    raise_if_failed(failed, len(documents))
+
+
+def encode_record(outcome: EncodeOutcome) -> dict[str, Any]:
+    """The JSON record of one encoded video."""
+    head = {"video": outcome.video, "output": str(outcome.output), "model": outcome.model}
+    if outcome.error is not None:
+        return {**head, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
+    timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
+    if outcome.plan is not None:
+        return {**head, "dry_run": True, **_counts(outcome.plan.encode), "timings_seconds": timings}
+    assert outcome.encode is not None
+    assert outcome.store is not None
+    return {
+        **head,
+        **_counts(outcome.encode),
+        "reused_frames": outcome.reused_frames,
+        **_stored(outcome.store),
+        "output_bytes": outcome.output_bytes,
+        "timings_seconds": timings,
+    }
+
+
+def _counts(plan: EncodePlan) -> dict[str, Any]:
+    """The counts of a whole encoding."""
+    return {
+        "video_grid_thw": list(plan.video_grid_thw),
+        "token_grid_thw": list(plan.token_grid_thw),
+        "tokens_per_frame": plan.tokens_per_frame,
+        "total_tokens": plan.total_tokens,
+        "unpruned_sequence_length": plan.sequence_length(),
+        "num_sampled_frames": len(plan.pts_seconds),
+        "frame_size": list(plan.frame_size),
+    }
+
+
+def _stored(store: StoreFacts) -> dict[str, Any]:
+    return {
+        "embeddings_dtype": store.embedding_dtype,
+        "store_dtype": store.dtype,
+        "embedding_sizes": list(store.dims),
+        "model_levels": store.num_model_levels,
+        "row_bytes": store.row_bytes,
+        "store_errors": [None if error is None else asdict(error) for error in store.errors],
+    }
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """A row for CSV: what is one value each."""
+    return {key: value for key, value in record.items() if not isinstance(value, (list, dict))}
+
+
+def _outcome_summary(outcome: EncodeOutcome, record: dict[str, Any]) -> RenderableType:
+    grid = summary_grid()
+    if outcome.plan is not None:
+        for label, text in plan_rows(outcome.plan):
+            grid.add_row(label, text)
+        grid.add_row("tokens", f"{outcome.plan.encode.total_tokens:,} would be kept, in rank order")
+        grid.add_row("sequence", f"{outcome.plan.encode.sequence_length():,} ids")
+        grid.add_row("output", Text(str(outcome.output)))
+    else:
+        assert outcome.encode is not None
+        assert outcome.store is not None
+        _add_counts(grid, outcome.encode, outcome.reused_frames)
+        _add_store(grid, outcome.store)
+        grid.add_row("time", timings_text(record["timings_seconds"]))
+    return Group(Text(f"{outcome.video}  ({outcome.model})", style="bold"), grid)
+
+
+def _add_counts(grid: Table, plan: EncodePlan, reused_frames: int) -> None:
+    num_frames, height, width = plan.token_grid_thw
+    grid.add_row(
+        "frames",
+        f"{len(plan.pts_seconds)} sampled, {num_frames} of {height} x {width} = {plan.tokens_per_frame} tokens",
+    )
+    if reused_frames:
+        grid.add_row("", f"{reused_frames:,} of them repeat the one before and were not encoded again")
+    grid.add_row("tokens", f"{plan.total_tokens:,} in rank order: any rate is the first of them")
+    grid.add_row("sequence", f"{plan.sequence_length():,} ids")
+
+
+def _add_store(grid: Table, store: StoreFacts) -> None:
+    sizes = " + ".join(str(dim) for dim in store.dims)
+    left_out = store.num_model_levels - len(store.dims)
+    levels = f"; {left_out} further levels left out" if left_out else ""
+    grid.add_row("rows", f"{sizes} {store.dtype}, {store.row_bytes:,} bytes a token{levels}")
+    for level, error in enumerate(store.errors):
+        if error is not None:
+            grid.add_row(
+                "error" if level == 0 else "",
+                f"level {level} against {store.embedding_dtype}: at most {error.max_abs:.3g}, {error.mean_abs:.3g} on "
+                f"average; cosine at least {error.cosine_min:.6f}, {error.cosine_mean:.6f} on average",
+            )
+
+
+def render_encoding(path: str, encoding: Encoding, sink: Sink) -> None:
+    """Show what a file of ``evs encode`` holds."""
+    video = encoding.provenance.get("video", {}).get("name", "?")
+    rates = [_rate(encoding, q) for q in _SHOWN_RATES]
+    if sink.style.format == "json":
+        sink.json(
+            {
+                "schema_version": records.SCHEMA_VERSION,
+                "file": path,
+                "kind": "encoding",
+                "video": video,
+                "model": encoding.model.source.name,
+                **_counts(encoding.plan),
+                "reused_frames": _reused(encoding),
+                **_stored(encoding.store),
+                "file_bytes": encoding.size_bytes,
+                "front_bytes": encoding.front_bytes,
+                "zero_frames": list(encoding.video.zero_frames),
+                "pts_seconds": encoding.plan.pts_seconds.tolist(),
+                "prompt_seconds": encoding.plan.prompt_seconds.tolist(),
+                "rates": rates,
+                "provenance": dict(encoding.provenance),
+            }
+        )
+    elif sink.style.format == "csv":
+        sink.text(records.to_csv(rates))
+    else:
+        grid = summary_grid()
+        _add_counts(grid, encoding.plan, _reused(encoding))
+        _add_store(grid, encoding.store)
+        grid.add_row(
+            "file", f"{size_text(encoding.size_bytes)}, {size_text(encoding.front_bytes)} of it before the rows"
+        )
+        sink.result(Text(f"{path}  ({video}, {encoding.model.source.name})", style="bold"))
+        sink.result(grid)
+        sink.result(_rates_table(rates, is_terminal=sink.is_terminal))
+
+
+def _reused(encoding: Encoding) -> int:
+    return int(encoding.provenance.get("reused_frames", 0))
+
+
+def _rate(encoding: Encoding, q: float) -> dict[str, Any]:
+    """What a rate keeps, and what it reads of the file."""
+    retained = encoding.plan.retained_tokens(q)
+    return {
+        "q": q,
+        "retained_tokens": retained,
+        "sequence_length": encoding.plan.length_with(retained),
+        "read_bytes": encoding.front_bytes + retained * encoding.store.row_bytes,
+    }
+
+
+def _rates_table(rates: Sequence[dict[str, Any]], *, is_terminal: bool) -> RenderableType:
+    table = plain_table(("q", "tokens", "sequence", "reads"), is_terminal=is_terminal)
+    for row in rates:
+        table.add_row(
+            f"{row['q']:g}",
+            f"{row['retained_tokens']:,}",
+            f"{row['sequence_length']:,}",
+            size_text(row["read_bytes"]),
+        )
+    return table

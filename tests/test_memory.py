@@ -1,0 +1,47 @@
+"""Free memory: the machine's, or what a container's limit leaves of it."""
+
+import sys
+
+import pytest
+
+from evs_cli import memory
+from evs_cli.memory import free_memory_bytes
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A folder that stands for the system's files."""
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemFree: 100 kB\nMemAvailable:   8000 kB\n")
+    return tmp_path
+
+
+def test_what_the_kernel_calls_available(machine):
+    assert free_memory_bytes() == 8000 * 1024
+
+
+@pytest.mark.parametrize(
+    ("limit", "usage", "cached"),
+    [
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+    ],
+)
+def test_a_limit_leaves_less(machine, limit, usage, cached):
+    """Usage counts pages of files, which the kernel gives back."""
+    (machine / "memory").mkdir()
+    (machine / usage).write_text("5000\n")
+    (machine / limit).with_name("memory.stat").write_text(f"anon 1\n{cached} 1000\n")
+    (machine / limit).write_text("7000\n")
+    assert free_memory_bytes() == 3000
+    (machine / limit).write_text("max\n")
+    assert free_memory_bytes() == 8000 * 1024
+    (machine / limit).write_text("9223372036854771712\n")
+    assert free_memory_bytes() == 8000 * 1024
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system does not tell")
+def test_without_the_kernels_word_half_of_the_machine(machine):
+    (machine / "meminfo").unlink()
+    assert free_memory_bytes() > 2**28
