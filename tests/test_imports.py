@@ -19,7 +19,7 @@ LAYERS = (
     {"_version", "errors", "progress", "output_file", "memory", "overlap"},
     {"core"},
     {"video", "encoders"},
-    {"encoded_video", "pipeline", "provenance", "session", "batching", "reuse"},
+    {"encoded_video", "pipeline", "provenance", "session", "batching", "encode_run", "reuse"},
     {
         *("artifact", "artifact_checks", "sweep", "prune_job", "api", "quality"),
         *("budget", "budget_job", "fit", "cost", "integration"),
