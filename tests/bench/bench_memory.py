@@ -51,8 +51,11 @@ def synthetic_encoder():
         def load(self, device, dtype):
             return WeightsRead(1, 1, 1, 1)
 
+        def preprocess(self, frames, plan):
+            return {"frames": frames}
+
         def embed(self, inputs, plan):
-            num_frames = len(inputs["pixels"])
+            num_frames = len(inputs["frames"])
             generator = torch.Generator().manual_seed(self.num_done)
             self.num_done += num_frames
             level = torch.randn((num_frames, 16, 16, DIM), generator=generator)
