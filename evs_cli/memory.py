@@ -60,8 +60,8 @@ def _cgroup_rests() -> list[int]:
 def give_back_large_blocks() -> bool:
     """Have the C library map every block of a megabyte and more by itself, so that what is freed goes back at once.
 
-    glibc raises that bound to the largest block freed so far, up to 32 MB, and cuts blocks below it out of a heap, where
-    small ones that live on keep their place from being given back or used whole again: 450 frames of dinov2-small
+    glibc raises that bound to the largest block freed so far, up to 32 MB, and cuts smaller ones out of a heap, where
+    what lives on beside them keeps their place from being given back or used whole again: 450 frames of dinov2-small
     peak at 1,317 MB so, and at 1,085 MB with a bound that stays. It holds for the whole process, which is why the
     program asks for it and the library does not; ``MALLOC_MMAP_THRESHOLD_`` in the environment goes before.
 
