@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from evs_cli.dialects.served import TrueSource, server_source
 from evs_cli.encode_run import EncodeRun
-from evs_cli.encoded_video import ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
+from evs_cli.encoded_video import ClipCounts, ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
 from evs_cli.encoders.runtime import Runtime
 from evs_cli.errors import ModelError, UsageError
