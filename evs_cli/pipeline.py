@@ -92,6 +92,7 @@ def encode_video(
     settings: EncodeSettings,
     options: EncodeOptions | None = None,
     *,
+    beside: TokenSink | None = None,
     progress: Progress | None = None,
     timings: Timings | None = None,
 ) -> EncodedVideo:
@@ -99,7 +100,7 @@ def encode_video(
     from evs_cli.core.streaming import AllTokens
 
     rows = AllTokens(plan.encode.token_grid_thw[0], free_bytes=free_memory_bytes())
-    clip = encode_clip(plan, encoder, settings, rows, options, progress=progress, timings=timings)
+    clip = encode_clip(plan, encoder, settings, rows, options, beside=beside, progress=progress, timings=timings)
     return EncodedVideo(**vars(clip), levels=rows.levels)
 
 
@@ -111,6 +112,7 @@ def retain_video(
     rule: RetentionRule,
     options: EncodeOptions | None = None,
     *,
+    beside: TokenSink | None = None,
     progress: Progress | None = None,
     timings: Timings | None = None,
 ) -> RetainedVideo:
@@ -127,7 +129,7 @@ def retain_video(
         scores=rule.own_scores(planned),
         free_bytes=free_memory_bytes(),
     )
-    clip = encode_clip(plan, encoder, settings, retention, options, progress=progress, timings=timings)
+    clip = encode_clip(plan, encoder, settings, retention, options, beside=beside, progress=progress, timings=timings)
     rows = retention.finish(rule.most_rows(clip.actual.token_grid_thw, rates))
     return RetainedVideo(**vars(clip), rule=rule, rows=rows)
 
@@ -139,10 +141,11 @@ def encode_clip(
     sink: TokenSink,
     options: EncodeOptions | None = None,
     *,
+    beside: TokenSink | None = None,
     progress: Progress | None = None,
     timings: Timings | None = None,
 ) -> EncodedClip:
-    """Decode and encode a planned video, rank its tokens, and hand them to ``sink`` as they come.
+    """Decode and encode a planned video, rank its tokens, and hand them to ``sink`` as they come, and to ``beside``.
 
     The encoder's weights must be loaded.
 
@@ -152,6 +155,10 @@ def encode_clip(
     """
     progress, timings = progress or SilentProgress(), timings or Timings()
     options = options or EncodeOptions()
+    if beside is not None:
+        from evs_cli.core.streaming import BothSinks
+
+        sink = BothSinks(sink, beside)
     run = _EncodeRun(plan, encoder, settings, sink, progress, timings)
     run.consume()
     actual = plan.encode

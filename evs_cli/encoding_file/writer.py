@@ -7,7 +7,9 @@ versions, device, dtype and batch size give the same bytes.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from evs_cli.encoding_file.container import write_header
@@ -19,6 +21,8 @@ from evs_cli.output_file import replacing
 if TYPE_CHECKING:
     from evs_cli.encoded_video import EncodedClip
     from evs_cli.encoding_file.row_spool import RowSpool
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def store_facts(spool: RowSpool) -> StoreFacts:
@@ -32,7 +36,14 @@ def store_facts(spool: RowSpool) -> StoreFacts:
     )
 
 
-def write_encoding(clip: EncodedClip, spool: RowSpool, model: StoredModel, target: Path) -> int:
+def write_encoding(
+    clip: EncodedClip,
+    spool: RowSpool,
+    model: StoredModel,
+    target: Path,
+    *,
+    beside: Mapping[str, str] = _NOTHING,
+) -> int:
     """Write the file and return its size in bytes.
 
     Args:
@@ -40,6 +51,7 @@ def write_encoding(clip: EncodedClip, spool: RowSpool, model: StoredModel, targe
         spool: the rows, in the order of time.
         model: what is to be told of the model.
         target: the file; what is there is replaced.
+        beside: further metadata, by keys other than evs's own.
 
     Raises:
         ArtifactError: it cannot be written.
@@ -54,7 +66,7 @@ def write_encoding(clip: EncodedClip, spool: RowSpool, model: StoredModel, targe
     front = dict(sorted(front.items(), key=lambda item: (-item[1].element_size(), item[0])))
     rows = [(level_name(level), NAMES[spool.dtype], (len(order), dim)) for level, dim in enumerate(spool.dims)]
     record = to_record(clip, store_facts(spool), model)
-    metadata = {METADATA_KEY: json.dumps(record, sort_keys=True, allow_nan=False, separators=(",", ":"))}
+    metadata = {**beside, METADATA_KEY: json.dumps(record, sort_keys=True, allow_nan=False, separators=(",", ":"))}
     layout = [*((name, NAMES[tensor.dtype], tuple(tensor.shape)) for name, tensor in front.items()), *rows]
     with replacing(target) as file:
         file.write(write_header(metadata, layout))
