@@ -23,6 +23,7 @@ LAYERS = (
     {
         *("artifact", "artifact_checks", "encoding_file", "sweep", "prune_job", "encode_job", "job_outputs"),
         *("stored_session", "api", "quality", "budget", "budget_job", "fit", "cost", "integration"),
+        *("cached_session", "encoding_cache"),
     },
     {"report", "console"},
     {"cli"},
@@ -170,6 +171,10 @@ def run_evs(tmp_path, *arguments, env=None):
         ("models", "--help"),
         ("models",),
         ("models", "--json"),
+        ("cache", "--help"),
+        ("cache", "ls", "--help"),
+        ("cache", "ls"),
+        ("cache", "rm", "--all"),
     ],
     ids=" ".join,
 )
