@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evs_cli.encoding_cache.store import KEY_METADATA, EncodingCache
 from evs_cli.encoding_file.row_spool import RowSpool
-from evs_cli.encoding_file.writer import write_encoding
+from evs_cli.encoding_file.writer import EncodingDraft
 from evs_cli.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -58,38 +57,35 @@ class EntrySpool:
         if self.fault is not None:
             return
         if self._grid is not None:
-            self._check_size(math.prod(self._grid) * sum(level.shape[-1] * level.itemsize for level in levels))
+            row_bytes = sum(level.shape[-1] * level.itemsize for level in levels)
+            self.fault = self._size_fault(math.prod(self._grid) * row_bytes)
             self._grid = None
         if self.fault is None:
             try:
                 self._spool.add(levels, dissimilarity)
             except ArtifactError as error:
-                self._give_up(error.message.rstrip("."))
+                self.fault = error.message.rstrip(".")
+                self._spool.__exit__()  # what was set aside takes no more room
 
-    def _check_size(self, size_bytes: int) -> None:
+    def _size_fault(self, size_bytes: int) -> str | None:
         limit = self._cache.limit_bytes
-        if size_bytes > limit:
-            self._give_up(f"its rows take {size_bytes / 1e9:.3g} GB, more than the whole cache ({limit / 1e9:.3g} GB)")
-
-    def _give_up(self, fault: str) -> None:
-        self.fault = fault
-        self._spool.__exit__()
+        if size_bytes <= limit:
+            return None
+        return f"it takes {size_bytes / 1e9:.3g} GB, more than the whole cache ({limit / 1e9:.3g} GB)"
 
     def write(self, clip: EncodedClip, model: StoredModel) -> list[str]:
         """Write the entry unless there is a fault, or becomes one; the names of those that made room for it."""
         if self.fault is not None:
             return []
-        metadata: Mapping[str, Any] = {KEY_METADATA: json.dumps(self._key.parts, sort_keys=True)}
-        row_bytes = sum(self._spool.dims) * self._spool.dtype.itemsize
-        removed = self._cache.make_room(self._spool.num_rows * row_bytes)
+        metadata = {KEY_METADATA: json.dumps(self._key.parts, sort_keys=True)}
+        draft = EncodingDraft(clip, self._spool, model, beside=metadata)
+        self.fault = self._size_fault(draft.size_bytes)
+        if self.fault is not None:
+            return []
+        removed = self._cache.make_room(draft.size_bytes, keep=self.path)
         try:
-            size_bytes = write_encoding(clip, self._spool, model, self.path, beside=metadata)
+            draft.write(self.path)
         except ArtifactError as error:
             self.fault = error.message.rstrip(".")
-            return [entry.name for entry in removed]
-        if size_bytes > self._cache.limit_bytes:  # what stands in front of the rows was too much
-            self._check_size(size_bytes)
-            self._cache.remove(self.path)
-        else:
-            removed += self._cache.make_room(0, keep=self.path)
+        removed += self._cache.make_room(0, keep=self.path)  # for what others wrote meanwhile
         return [entry.name for entry in removed]
