@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from test_imports import run_evs
 from test_pipeline import damaged_clip
+from tiny_frame_models import BUILDERS as FRAME_BUILDERS
+from tiny_frame_models import tiny_folder
+from tiny_grid_models import BUILDERS as GRID_BUILDERS
+from tiny_grid_models import save_grid_model
 
 import evs_cli
 from evs_cli.encoding_cache.store import open_cache
@@ -86,6 +90,25 @@ def test_another_prompt_and_rate_come_from_the_same_entry(evs, folder, tiny_mode
         ran(evs, *run, folder / f"cached{index}.pt", *prompt, "--q", "0.2", "--cache")
         assert (folder / f"cached{index}.pt").read_bytes() == (folder / f"fresh{index}.pt").read_bytes(), prompt
     assert len(open_cache().entries()) == 1
+
+
+VLMS = [name for name in (*GRID_BUILDERS, *FRAME_BUILDERS) if not name.startswith("siglip2")]  # that takes no prompt
+
+
+@pytest.mark.parametrize("family", VLMS)
+def test_another_prompt_in_every_other_family(evs, folder, forbid, family):
+    model = folder / family
+    if family in GRID_BUILDERS:
+        save_grid_model(family, model)
+    else:
+        model = tiny_folder(family)
+    run = ("prune", CROSSING, "--model", model, "--num-frames", "3", "--q", "0.4", "-q", "-o")
+    prompt = ("--prompt", "What happens in the end?")
+    ran(evs, *run, folder / "fresh.pt", *prompt)
+    ran(evs, *run, folder / "first.pt", "--cache")
+    forbid()
+    ran(evs, *run, folder / "cached.pt", *prompt, "--cache")
+    assert (folder / "cached.pt").read_bytes() == (folder / "fresh.pt").read_bytes()
 
 
 def test_a_damaged_video_with_another_prompt(evs, folder, tiny_model, forbid, tmp_path_factory):
