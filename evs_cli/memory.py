@@ -1,4 +1,4 @@
-"""How much memory is free: of the machine, or of the container that evs runs in."""
+"""Memory: how much is free, of the machine or of the container that evs runs in, and how what is freed goes back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
+_M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
+_LARGE_BLOCK_BYTES = 1 << 20
 
 
 def free_memory_bytes() -> int | None:
@@ -53,3 +55,25 @@ def _cgroup_rests() -> list[int]:
         cached = int(stat.get("inactive_file", stat.get("total_inactive_file", "0")))
         rests.append(max(0, most - used + cached))
     return rests
+
+
+def give_back_large_blocks() -> bool:
+    """Have the C library map every block of a megabyte and more by itself, so that what is freed goes back at once.
+
+    glibc raises that bound to the largest block freed so far, up to 32 MB, and cuts smaller ones out of a heap, where
+    what lives on beside them keeps their place from being given back or used whole again: 450 frames of dinov2-small
+    peak at 1,317 MB so, and at 1,085 MB with a bound that stays. It holds for the whole process, which is why the
+    program asks for it and the library does not; ``MALLOC_MMAP_THRESHOLD_`` in the environment goes before.
+
+    Returns:
+        Whether it was done; only glibc has such a bound.
+    """
+    import ctypes
+
+    if "MALLOC_MMAP_THRESHOLD_" in os.environ:
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library; on Windows there is no process to look into
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES))

@@ -1,11 +1,12 @@
 """Free memory: the machine's, or what a container's limit leaves of it."""
 
+import platform
 import sys
 
 import pytest
 
 from evs_cli import memory
-from evs_cli.memory import free_memory_bytes
+from evs_cli.memory import free_memory_bytes, give_back_large_blocks
 
 
 @pytest.fixture
@@ -45,3 +46,10 @@ def test_a_limit_leaves_less(machine, limit, usage, cached):
 def test_without_the_kernels_word_half_of_the_machine(machine):
     (machine / "meminfo").unlink()
     assert free_memory_bytes() > 2**28
+
+
+def test_large_blocks_are_given_back_where_the_c_library_can(monkeypatch):
+    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    assert give_back_large_blocks() == (platform.libc_ver()[0] == "glibc")
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "4096")
+    assert not give_back_large_blocks()

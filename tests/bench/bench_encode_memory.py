@@ -7,6 +7,8 @@ code 1 if it is missed.
 """
 
 import argparse
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -19,25 +21,28 @@ TARGET = 0.05
 
 
 def run_case(case, video, num_frames, store_dtype):
-    """Encode in this process; prints its peak memory, the size of all embeddings and of the file, in bytes, as JSON."""
+    """Run the command in this process; prints its peak memory, the size of all embeddings and of the file, as JSON."""
     from evs_cli import session
-    from evs_cli.api import make_request
-    from evs_cli.encode_job import StoreRequest, plan_encode_job, run_encode_job
+    from evs_cli.cli.app import main
 
     if case == "synthetic":
         kind, open_real = synthetic_encoder(), session.open_encoder
         session.open_encoder = lambda name, **options: kind(open_real(name, **options).source)
-    with tempfile.TemporaryDirectory() as folder:
-        output = str(Path(folder) / "full.safetensors")
-        request = make_request(num_frames=num_frames)
-        job = plan_encode_job([video], output, StoreRequest(store_dtype), overwrite=False, request=request)
-        (outcome,) = run_encode_job(job, session.SilentProgress())
+    out = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):
+        output = ["-o", str(Path(folder) / "full.safetensors"), "--num-frames", str(num_frames), "--json"]
+        code = main(["encode", video, *output, *(["--store-dtype", store_dtype] if store_dtype else [])])
+    assert code == 0
     import torch
 
-    itemsize = getattr(torch, outcome.store.embedding_dtype).itemsize
-    rows = outcome.encode.total_tokens * sum(outcome.store.dims) * itemsize
-    seconds = outcome.timings_seconds
-    sizes = {"peak": peak_bytes(), "rows": rows, "file": outcome.output_bytes}
+    (record,) = json.loads(out.getvalue())["videos"]
+    itemsize = getattr(torch, record["embeddings_dtype"]).itemsize
+    seconds = record["timings_seconds"]
+    sizes = {
+        "peak": peak_bytes(),
+        "rows": record["total_tokens"] * sum(record["embedding_sizes"]) * itemsize,
+        "file": record["output_bytes"],
+    }
     print(json.dumps({**sizes, "seconds": sum(seconds.values()), "write_seconds": seconds["write"]}))
 
 
