@@ -11,6 +11,7 @@ from evs_cli.core.counts import check_pruning_rate
 from evs_cli.dialects.server_options import ServerRequest
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.source import DEFAULT_MODEL
+from evs_cli.encoding_cache.store import open_cache
 from evs_cli.errors import UsageError
 from evs_cli.file_kinds import ENCODING_SUFFIX, is_own_file
 from evs_cli.output_file import check_output_file
@@ -32,6 +33,7 @@ def prune_video(
     q: float | None = None,
     output: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
+    cache: bool = False,
     **request: Any,
 ) -> PrunedVideo:
     """Decode, encode and prune one video, or read what a rate keeps of an encoding.
@@ -42,6 +44,7 @@ def prune_video(
         q: pruning rate, ``0 <= q < 1``; None is the model's own, else 0.7.
         output: a ``.pt`` or ``.safetensors`` file to write, or None.
         overwrite: whether ``output`` may exist already.
+        cache: whether the encoding is kept in evs's cache, and taken from there where it is (``evs cache``).
         **request: ``model``, ``revision``, ``trust_remote_code``, ``device``, ``dtype``, ``score_dtype``,
             ``method``, ``min_dissimilarity``, ``seed``, ``batch_frames`` (None is auto), ``reuse``, ``decoder``;
             ``fps``, ``num_frames``, ``max_frames``, ``start_seconds``,
@@ -64,11 +67,11 @@ def prune_video(
         artifact.check_output_path(Path(output), overwrite=overwrite)
     asked = make_request(**request)
     if is_own_file(video):
-        stored = StoredSession(asked, SilentProgress())
+        stored = StoredSession(asked, SilentProgress(), uses_cache=cache)
         with stored.opened(os.fspath(cast("str", video))) as encoding:
             pruned = encoding.at(stored.pruning_rate(q, encoding)[0], stored.rule)
     else:
-        session = Session(asked)
+        session = _session(asked, cache)
         rate, _ = session.pruning_rate(q)
         pruned = session.retain(video, [rate]).prune(rate)
     if output is not None:
@@ -77,7 +80,7 @@ def prune_video(
 
 
 def sweep_video(
-    video: VideoSource, rates: Sequence[float], *, with_quality: bool = False, **request: Any
+    video: VideoSource, rates: Sequence[float], *, with_quality: bool = False, cache: bool = False, **request: Any
 ) -> list[SweepRow]:
     """Encode one video once, or read its encoding, and tell what each rate keeps.
 
@@ -85,16 +88,17 @@ def sweep_video(
         video: as for ``prune_video``.
         rates: pruning rates, each ``0 <= q < 1``.
         with_quality: whether to measure coverage and drift at each rate.
+        cache: as for ``prune_video``.
         **request: as for ``prune_video``.
     """
     for q in rates:
         check_pruning_rate(q)
     asked = make_request(**request)
     if is_own_file(video):
-        stored = StoredSession(asked, SilentProgress())
+        stored = StoredSession(asked, SilentProgress(), uses_cache=cache)
         with stored.opened(os.fspath(cast("str", video))) as encoding:
             return sweep(encoding.video, rates, stored.rule, encoder=encoding.model, with_quality=with_quality)
-    session = Session(asked)
+    session = _session(asked, cache)
     encoded = session.encode(video) if with_quality else session.score(video)
     return sweep(encoded, rates, session.rule, encoder=session.encoder, with_quality=with_quality)
 
@@ -106,6 +110,7 @@ def encode_video(
     overwrite: bool = False,
     store_dtype: str | None = None,
     levels: str = "all",
+    cache: bool = False,
     **request: Any,
 ) -> Encoding:
     """Encode one video whole into a file, from which ``Encoding.at`` serves any rate.
@@ -116,6 +121,7 @@ def encode_video(
         overwrite: whether ``output`` may exist already.
         store_dtype: ``bfloat16``, ``float16``, ``int8`` or ``fp8`` to store rows in; None is the embeddings' own.
         levels: ``all`` or ``main``: whether further levels (DeepStack) are stored.
+        cache: as for ``prune_video``.
         **request: as for ``prune_video``, but for ``method``, ``min_dissimilarity`` and ``seed``.
 
     Returns:
@@ -135,8 +141,14 @@ def encode_video(
             raise TypeError(f"unexpected keyword {name!r}: an encoding keeps every row")
     store, target = StoreRequest(store_dtype, levels), Path(output)
     check_output_file(target, (ENCODING_SUFFIX,), overwrite=overwrite)
-    encode_to_file(video, target, Session(make_request(**request)), store)
+    encode_to_file(video, target, _session(make_request(**request), cache), store)
     return open_encoding(target)
+
+
+def _session(request: SessionRequest, cache: bool) -> Session:
+    from evs_cli.cached_session import open_session
+
+    return open_session(request, None, open_cache() if cache else None)
 
 
 def make_request(**request: Any) -> SessionRequest:

@@ -7,6 +7,7 @@ finished. A failure stops no other video, and leaves no file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +18,10 @@ from evs_cli.errors import EvsError, UsageError
 from evs_cli.file_kinds import ENCODING_SUFFIX, is_own_file
 from evs_cli.job_outputs import settle_outputs
 from evs_cli.progress import Progress, Timings
-from evs_cli.session import Session, SessionRequest, one_by_one, opened
+from evs_cli.session import Session, SessionRequest, TokenGrid, one_by_one, opened
 
 if TYPE_CHECKING:
+    from evs_cli.encoding_cache.store import EncodingCache
     from evs_cli.encoding_file.record import StoreFacts
     from evs_cli.video.source import VideoSource
 
@@ -57,6 +59,8 @@ class EncodeJob:
     """One a video."""
     store: StoreRequest
     request: SessionRequest
+    cache: EncodingCache | None = None
+    """Where encodings are kept and taken from; None for nowhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,13 @@ class EncodeOutcome:
 
 
 def plan_encode_job(
-    videos: Sequence[str], output: str, store: StoreRequest, *, overwrite: bool, request: SessionRequest
+    videos: Sequence[str],
+    output: str,
+    store: StoreRequest,
+    *,
+    overwrite: bool,
+    request: SessionRequest,
+    cache: EncodingCache | None = None,
 ) -> EncodeJob:
     """Settle the outputs: one video goes to a file, several into a folder as ``{stem}.safetensors``.
 
@@ -93,7 +103,7 @@ def plan_encode_job(
         if is_own_file(video):
             raise UsageError(f"Invalid video {video}: it is a file of evs, encoded already. Expected a video.")
     outputs = settle_outputs(videos, output, (ENCODING_SUFFIX,), overwrite=overwrite)
-    return EncodeJob(tuple(videos), tuple(path for path in outputs if path is not None), store, request)
+    return EncodeJob(tuple(videos), tuple(path for path in outputs if path is not None), store, request, cache)
 
 
 def run_encode_job(job: EncodeJob, progress: Progress, *, dry_run: bool = False) -> Iterator[EncodeOutcome]:
@@ -102,7 +112,9 @@ def run_encode_job(job: EncodeJob, progress: Progress, *, dry_run: bool = False)
     Raises:
         ModelError, UsageError: what concerns all videos: the model, the device, the options.
     """
-    session = Session(job.request, progress)
+    from evs_cli.cached_session import open_session
+
+    session = open_session(job.request, progress, job.cache)
     yield from one_by_one(
         [EncodeOutcome(*each, job.request.model) for each in zip(job.videos, job.outputs, strict=True)],
         lambda base: _dry(base, session) if dry_run else _encode(base, session, job.store),
@@ -157,9 +169,16 @@ def encode_to_file(source: VideoSource, target: Path, session: Session, store: S
     from evs_cli.encoding_file.stored_rows import parse_store_dtype
     from evs_cli.encoding_file.writer import store_facts, write_encoding
 
-    with RowSpool(target, parse_store_dtype(store.dtype), main_only=store.levels == "main") as spool:
-        clip = session.encode_into(source, lambda plan: spool.expecting(plan.encode.token_grid_thw[0]))
-        timings = Timings(dict(clip.timings_seconds))
+    with ExitStack() as stack:
+        spools: list[RowSpool] = []
+
+        def open_spool(token_grid_thw: TokenGrid) -> RowSpool:
+            spool = RowSpool(target, parse_store_dtype(store.dtype), main_only=store.levels == "main")
+            spools.append(stack.enter_context(spool.expecting(token_grid_thw[0])))
+            return spool
+
+        clip = session.encode_into(source, open_spool)
+        spool, timings = spools[-1], Timings(dict(clip.timings_seconds))
         session.progress.stage("write")
         with timings.measure("write"):
             size = write_encoding(clip, spool, StoredModel.of(session.encoder), target)

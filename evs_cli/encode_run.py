@@ -45,13 +45,15 @@ class EncodeRun:
         timings: Timings,
     ) -> None:
         from evs_cli.core.dissimilarity import DissimilarityScorer
+        from evs_cli.core.gathered import Gathered
 
         self.plan, self.encoder, self.settings = plan, encoder, settings
         self.sink, self.progress, self.timings = sink, progress, timings
         self.scorer = DissimilarityScorer(score_dtype=settings.score_dtype)
         # Beside another dtype, the embeddings' own: to say how many tokens the choice moves.
         self._own_scorer = None if settings.score_dtype is None else DissimilarityScorer()
-        self._own_scores: list[torch.Tensor] = []
+        num_frames = plan.encode.token_grid_thw[0]
+        self._own_scores = Gathered(num_frames)
         self.batch_frames = self._choose_batch_frames()
         self.reuses = settings.reuses_frames and encoder.frames_are_independent
         self.reused_frames = 0
@@ -59,9 +61,9 @@ class EncodeRun:
         self.positions: list[int] = []
         """Which of the sampled frames decoded."""
         self._beside = Timings()  # of the other threads, a step each
-        self._scores: list[torch.Tensor] = []
+        self._scores = Gathered(num_frames)
         self._last: VideoTokens | None = None  # of the last tubelet encoded, which the next ones may repeat
-        self._extra: list[torch.Tensor] = []
+        self._extra = Gathered(len(plan.encode.layout.extra_positions))
         self._no_rows: torch.Tensor | None = None  # (0, D) of the main level, once one has come
 
     def _choose_batch_frames(self) -> int:
@@ -212,40 +214,35 @@ class EncodeRun:
             self.sink.add(tuple(level.cpu() for level in levels), scores)
         self._no_rows = levels[0].new_empty((0, levels[0].shape[-1]), device="cpu")
         if tokens.extra is not None:
-            self._extra.append(tokens.extra.cpu())
+            self._extra.append(tokens.extra)
 
     def _score_as_own(self, levels: tuple[torch.Tensor, ...]) -> None:
         """Score in the embeddings' own dtype too; where that cannot be, another was asked for with reason."""
         if self._own_scorer is None:
             return
         try:
-            self._own_scores.append(self._own_scorer.update(levels).cpu())
+            self._own_scores.append(self._own_scorer.update(levels))
         except ModelError:
             self._own_scorer = None
             self._own_scores.clear()
 
     def extra_embeddings(self) -> torch.Tensor:
         """(E, D) rows that are no grid token, in the order of their placeholders."""
-        import torch
-
         closing = self.encoder.closing_rows()
-        rows = self._extra if closing is None else [*self._extra, closing.cpu()]
+        if closing is not None:
+            self._extra.append(closing)
         assert self._no_rows is not None
-        return torch.cat(rows) if rows else self._no_rows
+        return self._extra.rows if len(self._extra) else self._no_rows
 
     def ranking(self) -> Ranking:
         """The ranking of every token that was encoded."""
-        import torch
-
         from evs_cli.core.retention import Ranking
 
         with self.timings.measure("rank"):
-            return Ranking(torch.cat(self._scores))
+            return Ranking(self._scores.rows)
 
     def own_ranking(self) -> Ranking | None:
         """The ranking in the embeddings' own dtype, where another was asked for."""
-        import torch
-
         from evs_cli.core.retention import Ranking
 
-        return Ranking(torch.cat(self._own_scores)) if self._own_scores else None
+        return Ranking(self._own_scores.rows) if len(self._own_scores) else None

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from evs_cli.dialects import EVS
 from evs_cli.dialects.served import TrueSource, server_source
 from evs_cli.encode_run import EncodeRun
 from evs_cli.encoded_video import ClipCounts, ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
 from evs_cli.encoders.runtime import Runtime
-from evs_cli.errors import ModelError, UsageError
+from evs_cli.errors import ModelError, UsageError, VideoError
 from evs_cli.memory import free_memory_bytes
 from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.provenance import provenance_of
@@ -100,6 +101,7 @@ def encode_video(
     settings: EncodeSettings,
     options: EncodeOptions | None = None,
     *,
+    beside: TokenSink | None = None,
     progress: Progress | None = None,
     timings: Timings | None = None,
 ) -> EncodedVideo:
@@ -107,7 +109,7 @@ def encode_video(
     from evs_cli.core.streaming import AllTokens
 
     rows = AllTokens(plan.encode.token_grid_thw[0], free_bytes=free_memory_bytes())
-    clip = encode_clip(plan, encoder, settings, rows, options, progress=progress, timings=timings)
+    clip = encode_clip(plan, encoder, settings, rows, options, beside=beside, progress=progress, timings=timings)
     return EncodedVideo(**vars(clip), levels=rows.levels)
 
 
@@ -119,6 +121,7 @@ def retain_video(
     rule: RetentionRule,
     options: EncodeOptions | None = None,
     *,
+    beside: TokenSink | None = None,
     progress: Progress | None = None,
     timings: Timings | None = None,
 ) -> RetainedVideo:
@@ -135,7 +138,7 @@ def retain_video(
         scores=rule.own_scores(planned),
         free_bytes=free_memory_bytes(),
     )
-    clip = encode_clip(plan, encoder, settings, retention, options, progress=progress, timings=timings)
+    clip = encode_clip(plan, encoder, settings, retention, options, beside=beside, progress=progress, timings=timings)
     rows = retention.finish(rule.most_rows(clip.actual.token_grid_thw, rates))
     return RetainedVideo(**vars(clip), rule=rule, rows=rows)
 
@@ -147,10 +150,11 @@ def encode_clip(
     sink: TokenSink,
     options: EncodeOptions | None = None,
     *,
+    beside: TokenSink | None = None,
     progress: Progress | None = None,
     timings: Timings | None = None,
 ) -> EncodedClip:
-    """Decode and encode a planned video, rank its tokens, and hand them to ``sink`` as they come.
+    """Decode and encode a planned video, rank its tokens, and hand them to ``sink`` as they come, and to ``beside``.
 
     The encoder's weights must be loaded.
 
@@ -160,12 +164,22 @@ def encode_clip(
     """
     progress, timings = progress or SilentProgress(), timings or Timings()
     options = options or EncodeOptions()
+    if beside is not None:
+        from evs_cli.core.streaming import BothSinks
+
+        sink = BothSinks(sink, beside)
     run = EncodeRun(plan, encoder, settings, sink, progress, timings)
     run.consume()
     actual = plan.encode
     if len(run.positions) < len(plan.selection.frame_indices):
-        lost = len(plan.selection.frame_indices) - len(run.positions)
-        progress.notice(f"{lost} of {len(plan.selection.frame_indices)} sampled frames do not decode and are left out.")
+        lost = f"{len(plan.selection.frame_indices) - len(run.positions)} of {len(plan.selection.frame_indices)}"
+        if plan.dialect != EVS:
+            raise VideoError(
+                f"{lost} sampled frames of {plan.video.name} do not decode: what {plan.dialect} would make of the rest "
+                "is not known.",
+                hint="Mend the file, or take --dialect evs, which leaves them out.",
+            )
+        progress.notice(f"{lost} sampled frames do not decode and are left out.")
         clip = Clip(plan.clip.height, plan.clip.width, plan.clip.pts_seconds[run.positions], plan.clip.window_seconds)
         actual = encoder.plan(clip, options, frame_size=plan.encode.frame_size)
     ranking = run.ranking()

@@ -43,7 +43,7 @@ def provenance_of(
         "evs": __version__,
         "torch": str(version("torch")),
         "transformers": str(version("transformers")),
-        "model": _model_record(encoder.source),
+        "model": model_record(encoder.source),
         "video": {
             "name": video.name,
             "size_bytes": video.size_bytes,
@@ -74,7 +74,7 @@ def provenance_of(
     }
 
 
-def _model_record(source: ModelSource) -> dict[str, Any]:
+def model_record(source: ModelSource) -> dict[str, Any]:
     """The model's name without folders, its revision, and a hash of its configuration."""
     canonical = json.dumps(dict(source.config), sort_keys=True, separators=(",", ":"))
     is_folder = source.is_local and not source.is_embedded

@@ -24,6 +24,7 @@ from evs_cli.stored_session import StoredSession, are_encodings
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.encoding_cache.store import EncodingCache
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class PruneJob:
     q: float | None
     overwrite: bool
     request: SessionRequest
+    cache: EncodingCache | None = None
+    """Where encodings are kept and taken from; None for nowhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +79,13 @@ class PruneOutcome:
 
 
 def plan_job(
-    videos: Sequence[str], q: float | None, output: str | None, *, overwrite: bool, request: SessionRequest
+    videos: Sequence[str],
+    q: float | None,
+    output: str | None,
+    *,
+    overwrite: bool,
+    request: SessionRequest,
+    cache: EncodingCache | None = None,
 ) -> PruneJob:
     """Settle the outputs: one video goes to a file, several into a folder as ``{stem}.pt``.
 
@@ -87,7 +96,7 @@ def plan_job(
     if q is not None:
         check_pruning_rate(q)
     outputs = settle_outputs(videos, output, artifact.SUFFIXES, overwrite=overwrite)
-    return PruneJob(tuple(videos), outputs, q, overwrite, request)
+    return PruneJob(tuple(videos), outputs, q, overwrite, request, cache)
 
 
 def run_job(job: PruneJob, progress: Progress, *, dry_run: bool = False) -> Iterator[PruneOutcome]:
@@ -99,7 +108,9 @@ def run_job(job: PruneJob, progress: Progress, *, dry_run: bool = False) -> Iter
     if are_encodings(job.videos):
         yield from _run_stored(job, progress, dry_run=dry_run)
         return
-    session = Session(job.request, progress)
+    from evs_cli.cached_session import open_session
+
+    session = open_session(job.request, progress, job.cache)
     q, q_source = session.pruning_rate(job.q)
     yield from one_by_one(
         [PruneOutcome(*each, job.request.model, q, q_source) for each in zip(job.videos, job.outputs, strict=True)],
@@ -147,7 +158,7 @@ def _written(base: PruneOutcome, pruned: PrunedVideo, timings: Timings, overwrit
 
 def _run_stored(job: PruneJob, progress: Progress, *, dry_run: bool) -> Iterator[PruneOutcome]:
     """As ``run_job``, of files of ``evs encode``."""
-    session = StoredSession(job.request, progress)
+    session = StoredSession(job.request, progress, uses_cache=job.cache is not None)
     # Model and rate of a file are known when it is read; until then, what a failure tells.
     q = DEFAULT_PRUNING_RATE if job.q is None else job.q
     yield from one_by_one(

@@ -21,7 +21,7 @@ from evs_cli._version import __version__
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.served import ServedPlanner
-from evs_cli.encoded_video import ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
+from evs_cli.encoded_video import ClipPlan, EncodedClip, RetainedVideo
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
@@ -44,6 +44,8 @@ from evs_cli.video.source import VideoSource
 if TYPE_CHECKING:
     from evs_cli.core.streaming import TokenSink
 
+TokenGrid = tuple[int, int, int]
+"""Tokens in time, height, width."""
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
@@ -215,11 +217,29 @@ class Session:
         request = self.request
         return plan_video(source, self.encoder, request.sampling, request.options, served=self._served, timings=timings)
 
-    def encode(self, source: VideoSource) -> EncodedVideo:
-        """Plan, decode and encode one video, every row kept; the first one loads the weights."""
+    def plan_told(self, source: VideoSource, timings: Timings) -> ClipPlan:
+        """As ``plan``, its notes told."""
+        self.progress.stage("plan")
+        plan = self.plan(source, timings)
+        for note in plan.notes:
+            self.progress.notice(f"{plan.video.name}: {note}")
+        return plan
+
+    def beside(self, plan: ClipPlan) -> TokenSink | None:
+        """A sink that takes the rows of a video beside whatever else does; none here."""
+        return None
+
+    def encode(self, source: VideoSource) -> EncodedClip:
+        """Plan, decode and encode one video, every row at hand; the first one loads the weights."""
         plan, timings = self._planned(source)
         return encode_video(
-            plan, self.encoder, self.settings, self.request.options, progress=self.progress, timings=timings
+            plan,
+            self.encoder,
+            self.settings,
+            self.request.options,
+            beside=self.beside(plan),
+            progress=self.progress,
+            timings=timings,
         )
 
     def retain(self, source: VideoSource, rates: Sequence[float]) -> RetainedVideo:
@@ -232,6 +252,7 @@ class Session:
             rates,
             self.rule,
             self.request.options,
+            beside=self.beside(plan),
             progress=self.progress,
             timings=timings,
         )
@@ -240,17 +261,18 @@ class Session:
         """As ``encode``, but no row is kept."""
         from evs_cli.core.streaming import NoTokens
 
-        return self.encode_into(source, lambda plan: NoTokens())
+        return self.encode_into(source, lambda grid: NoTokens())
 
-    def encode_into(self, source: VideoSource, open_sink: Callable[[ClipPlan], TokenSink]) -> EncodedClip:
-        """As ``encode``, but the rows go to the sink that ``open_sink`` makes for the plan."""
+    def encode_into(self, source: VideoSource, open_sink: Callable[[TokenGrid], TokenSink]) -> EncodedClip:
+        """As ``encode``, but the rows go to the sink that ``open_sink`` makes for the planned grid."""
         plan, timings = self._planned(source)
         return encode_clip(
             plan,
             self.encoder,
             self.settings,
-            open_sink(plan),
+            open_sink(plan.encode.token_grid_thw),
             self.request.options,
+            beside=self.beside(plan),
             progress=self.progress,
             timings=timings,
         )
@@ -258,10 +280,7 @@ class Session:
     def _planned(self, source: VideoSource) -> tuple[ClipPlan, Timings]:
         """The plan of a video, its notes told and the weights loaded."""
         timings = Timings()
-        self.progress.stage("plan")
-        plan = self.plan(source, timings)
-        for note in plan.notes:
-            self.progress.notice(f"{plan.video.name}: {note}")
+        plan = self.plan_told(source, timings)
         if not self._is_loaded:
             self.progress.stage("load model")
             with timings.measure("load_model"):

@@ -48,10 +48,12 @@ class StoredSession:
         UsageError: an option that an encoding has settled, or an unknown rule.
     """
 
-    def __init__(self, request: SessionRequest, progress: Progress) -> None:
+    def __init__(self, request: SessionRequest, progress: Progress, *, uses_cache: bool = False) -> None:
         from evs_cli.core.methods import RetentionRule
 
         _refuse_settled(request)
+        if uses_cache:
+            raise _no_effect("--cache")
         self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
         self._progress = progress
 
@@ -87,8 +89,11 @@ def _refuse_settled(request: SessionRequest) -> None:
             name = field.name
             if name in (*RULE_OPTIONS, "sampling", "options") or getattr(part, name) == getattr(unasked, name):
                 continue
-            flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
-            raise UsageError(
-                f"{flag} has no effect on an encoding, whose frames are sampled and encoded already. Expected none but "
-                "--q, --keep, --method, --min-dissimilarity and --seed; or give the video."
-            )
+            raise _no_effect(_FLAGS.get(name, "--" + name.replace("_", "-")))
+
+
+def _no_effect(flag: str) -> UsageError:
+    return UsageError(
+        f"{flag} has no effect on an encoding, whose frames are sampled and encoded already. Expected none but "
+        "--q, --keep, --method, --min-dissimilarity and --seed; or give the video."
+    )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.retention import Retention
     from evs_cli.encoded_video import EncodedClip
+    from evs_cli.encoding_cache.store import EncodingCache
     from evs_cli.progress import Progress
     from evs_cli.quality import Quality
     from evs_cli.session import Session, SessionRequest
@@ -171,6 +172,8 @@ class SweepJob:
     with_quality: bool = False
     context_limit: int | None = None
     """Longest sequence, at least 1; None is each model's own."""
+    cache: EncodingCache | None = None
+    """Where encodings are kept and taken from; None for nowhere."""
 
     def __post_init__(self) -> None:
         check_context(self.context_limit)
@@ -182,13 +185,16 @@ def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
     Raises:
         ModelError, UsageError: what concerns a model and all its videos.
     """
-    from evs_cli.session import Session, one_by_one, opened
+    from evs_cli.cached_session import open_session
+    from evs_cli.session import one_by_one, opened
     from evs_cli.stored_session import are_encodings
 
     if are_encodings(job.videos):
         yield from _sweep_stored(job, progress)
         return
-    sessions = [Session(request, progress) for request in job.requests]  # a bad one is found before any work
+    sessions = [
+        open_session(request, progress, job.cache) for request in job.requests
+    ]  # a bad one is found before any work
     with ExitStack() as stack:
         sources = {video: stack.enter_context(opened(video)) for video in job.videos}  # standard input comes but once
         for session in sessions:
@@ -220,7 +226,7 @@ def _sweep_stored(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
 
     if len(job.requests) > 1:
         raise UsageError("--model has no effect on an encoding, which is of one model already. Expected none.")
-    session = StoredSession(job.requests[0], progress)
+    session = StoredSession(job.requests[0], progress, uses_cache=job.cache is not None)
 
     def work(path: str) -> SweepOutcome:
         with session.opened(path) as encoding:

@@ -58,7 +58,7 @@ def tiny_family(tiny_model):
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch):
     """No setting of the machine reaches a test, and no test's reaches another."""
-    for name in ("EVS_DEBUG", "EVS_MODEL", "EVS_DEVICE", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
+    for name in ("EVS_DEBUG", "EVS_MODEL", "EVS_DEVICE", "EVS_CACHE_SIZE", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 

@@ -19,7 +19,7 @@ from evs_cli.encoding_file.reader import holds_encoding
 from evs_cli.errors import EvsError
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS = dict(app._COMMANDS.items())
+COMMANDS = {**app._COMMANDS, **app._GROUPS}
 EXAMPLES = [line for module in COMMANDS.values() for line in module.EXAMPLES]
 
 

@@ -12,7 +12,7 @@ from evs_cli.dialects import ALL, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions, ServerSource
 from evs_cli.dialects.served import ServedPlanner, TrueSource, opencv_num_frames, server_source, source_notes
 from evs_cli.encoders.base import EncodeOptions
-from evs_cli.errors import ModelError, UsageError
+from evs_cli.errors import ModelError, UsageError, VideoError
 from evs_cli.session import Session
 from evs_cli.video.info import probe_video
 from evs_cli.video.reader import read_frames
@@ -121,6 +121,16 @@ def test_embeddings_are_those_of_the_servers_pixels(tiny_family, model_type, dia
     for ours, theirs in zip(encoded.levels, own, strict=True):
         # Chunks of frames against the whole: rounding of the same sums in another order.
         torch.testing.assert_close(ours.flatten(0, 2), theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_file_with_frames_that_do_not_decode_is_refused(tiny_model):
+    """The server would go on with other frames and times, by rules that are not written down."""
+    session = Session(make_request(model=str(tiny_model("qwen3_vl")), dialect="vllm", fps=10.0))
+    with pytest.raises(
+        VideoError, match=r"\d+ of \d+ sampled frames of corrupt.mp4 do not decode: what vllm@0.33"
+    ) as e:
+        session.encode(str(video("corrupt.mp4")))
+    assert "--dialect evs" in e.value.hint
 
 
 def test_nemotron_at_sglangs_size_is_counted_and_not_run(tiny_model):

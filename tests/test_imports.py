@@ -26,6 +26,7 @@ LAYERS = (
         *("stored_session", "api", "quality", "budget", "budget_job", "clips", "fit", "cost", "integration"),
         *("check", "check_plan", "check_matches", "check_job", "server_client", "http_json", "inline_video"),
         *("export", "export_job", "jpeg_body", "chat_answer"),
+        *("cached_session", "encoding_cache"),
     },
     {"report", "console"},
     {"cli"},
@@ -174,6 +175,10 @@ def run_evs(tmp_path, *arguments, env=None):
         ("models", "--help"),
         ("models",),
         ("models", "--json"),
+        ("cache", "--help"),
+        ("cache", "ls", "--help"),
+        ("cache", "ls"),
+        ("cache", "rm", "--all"),
     ],
     ids=" ".join,
 )

@@ -26,6 +26,7 @@ def command(
     levels: o.Levels = "all",
     force: o.Force = False,
     dry_run: o.DryRun = False,
+    cache: o.Cache = False,
 ) -> None:
     """Encode videos once and keep every token, so that any pruning rate is a read.
 
@@ -37,10 +38,18 @@ def command(
         progress.stage("load libraries")
         from evs_cli.api import make_request
         from evs_cli.encode_job import StoreRequest, plan_encode_job, run_encode_job
+        from evs_cli.encoding_cache.store import open_cache
         from evs_cli.report.encodings import render_encodings
 
         store = StoreRequest(store_dtype, levels)
-        job = plan_encode_job(videos, output, store, overwrite=force, request=make_request(**request))
+        job = plan_encode_job(
+            videos,
+            output,
+            store,
+            overwrite=force,
+            request=make_request(**request),
+            cache=open_cache() if cache else None,
+        )
         render_encodings(run_encode_job(job, progress, dry_run=dry_run), sink)
     if not dry_run and len(videos) == 1:
         sink.hint(f"evs sweep {shlex.quote(output)}")

@@ -444,6 +444,15 @@ BatchFrames = Annotated[
         rich_help_panel=_RUNTIME,
     ),
 ]
+Cache = Annotated[
+    bool,
+    typer.Option(
+        "--cache",
+        help="Keep the whole encoding in evs's cache, and take it from there the next time: no pixel is read then, and "
+        "no weights are loaded. At most 10 GB, or EVS_CACHE_SIZE (in GB); see `evs cache`.",
+        rich_help_panel=_RUNTIME,
+    ),
+]
 Reuse = Annotated[
     bool,
     typer.Option(

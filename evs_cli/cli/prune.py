@@ -15,6 +15,7 @@ EXAMPLES = (
     "evs prune samples/slides.mp4 --fps 1 --json",
     "evs prune samples/pan.mp4 samples/cuts.mp4 --keep 0.3 -o pruned/",
     "evs prune crossing.safetensors --q 0.9 -o crossing.pt",
+    "evs prune samples/slides.mp4 --q 0.9 --cache",
 )
 
 
@@ -30,6 +31,7 @@ def command(
     output: o.Output = None,
     force: o.Force = False,
     dry_run: o.DryRun = False,
+    cache: o.Cache = False,
     printed: o.Print = None,
 ) -> None:
     """Prune videos: keep frame 0 and the tokens that differ most from the frame before.
@@ -44,13 +46,21 @@ def command(
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.api import make_request
+        from evs_cli.encoding_cache.store import open_cache
         from evs_cli.prune_job import plan_job, run_job
         from evs_cli.report.render import render_prune
         from evs_cli.stored_session import are_encodings
 
         if are_encodings(videos):
             request = without_environment(request)
-        job = plan_job(videos, rate, output, overwrite=force, request=make_request(**request))
+        job = plan_job(
+            videos,
+            rate,
+            output,
+            overwrite=force,
+            request=make_request(**request),
+            cache=open_cache() if cache else None,
+        )
         render_prune(run_job(job, progress, dry_run=dry_run), sink, parts)
     if output is not None and not dry_run and len(videos) == 1:
         sink.hint(f"evs show {shlex.quote(output)}")

@@ -34,6 +34,7 @@ def command(
     plot: o.Plot = None,
     force: o.Force = False,
     dry_run: o.DryRun = False,
+    cache: o.Cache = False,
 ) -> None:
     """Encode videos once, or read files of `evs encode`, and tell what each pruning rate keeps, costs and loses.
 
@@ -48,6 +49,7 @@ def command(
         from evs_cli.api import make_request
         from evs_cli.budget_job import plan_models
         from evs_cli.encoders.source import DEFAULT_MODEL
+        from evs_cli.encoding_cache.store import open_cache
         from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
         from evs_cli.report.sweep import render_sweeps
@@ -72,5 +74,12 @@ def command(
         if dry_run:
             render_plan(plan_models(requests, videos, rates, limit), sink, None)
             return
-        job = SweepJob(tuple(videos), tuple(requests), tuple(rates), with_quality=quality, context_limit=limit)
+        job = SweepJob(
+            tuple(videos),
+            tuple(requests),
+            tuple(rates),
+            with_quality=quality,
+            context_limit=limit,
+            cache=open_cache() if cache else None,
+        )
         render_sweeps(run_sweep(job, progress), sink, picture)

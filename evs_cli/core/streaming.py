@@ -39,6 +39,18 @@ class NoTokens:
         """See ``TokenSink.add``."""
 
 
+class BothSinks:
+    """Hands what comes to two sinks in turn."""
+
+    def __init__(self, first: TokenSink, second: TokenSink) -> None:
+        self._sinks = first, second
+
+    def add(self, levels: tuple[torch.Tensor, ...], dissimilarity: torch.Tensor) -> None:
+        """See ``TokenSink.add``."""
+        for sink in self._sinks:
+            sink.add(levels, dissimilarity)
+
+
 class AllTokens:
     """Keeps every row.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from evs_cli.core.placeholders import IntArray, SequenceLayout
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, seconds
-from evs_cli.encoders.loading import on_device, quiet_transformers
+from evs_cli.encoders.loading import on_device, quiet_transformers, weightless_model
 from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_times
 from evs_cli.errors import EvsError, ModelError, UsageError
 
@@ -177,14 +177,19 @@ class GridVideoEncoder(VisionLanguageEncoder):
         return VideoTokens(tuple(self.to_grid(level[0], plan) for level in levels))
 
     def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
-        """``(3, L)`` mrope positions, from the model's own ``get_rope_index`` over the unpruned ids."""
+        """``(3, L)`` mrope positions, from the model's own ``get_rope_index`` over the unpruned ids.
+
+        That takes its configuration alone, so weights need not be loaded.
+        """
         import torch
+
+        model = self._model or weightless_model(self.source, unused_configs=self.unused_configs)
 
         arguments: dict[str, Any] = {}
         if plan.seconds_per_grid is not None:
             arguments["second_per_grid_ts"] = torch.tensor([plan.seconds_per_grid])
         try:
-            positions, _ = self._model.get_rope_index(
+            positions, _ = model.get_rope_index(
                 torch.from_numpy(plan.layout.input_ids)[None],
                 torch.from_numpy(plan.token_type_ids)[None],
                 video_grid_thw=torch.tensor([plan.model_grid_thw]),

@@ -109,6 +109,22 @@ def load_vision_part(
         return model.to(device).eval(), account
 
 
+def weightless_model(source: ModelSource, *, unused_configs: Sequence[str] = ()) -> Any:
+    """As ``load_vision_part``, on the meta device: no weights are read, and it computes nothing but from its config.
+
+    Raises:
+        ModelError: a configuration that cannot be read.
+    """
+    import torch
+    import transformers
+
+    with loading_errors(source), quiet_transformers():
+        config = transformers.AutoConfig.from_pretrained(source.location, **source.pretrained_arguments())
+        _shrink_text(config, unused_configs)
+        with torch.device("meta"):
+            return _model_class(config)(config)
+
+
 def refuse_missing(source: ModelSource, missing: Iterable[str]) -> None:
     """Raise ``ModelError`` where tensors of the vision part came from no file: transformers makes them up at random."""
     names = sorted(missing)

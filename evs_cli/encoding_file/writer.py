@@ -7,7 +7,9 @@ versions, device, dtype and batch size give the same bytes.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from evs_cli.encoding_file.container import write_header
@@ -19,6 +21,8 @@ from evs_cli.output_file import replacing
 if TYPE_CHECKING:
     from evs_cli.encoded_video import EncodedClip
     from evs_cli.encoding_file.row_spool import RowSpool
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def store_facts(spool: RowSpool) -> StoreFacts:
@@ -44,23 +48,52 @@ def write_encoding(clip: EncodedClip, spool: RowSpool, model: StoredModel, targe
     Raises:
         ArtifactError: it cannot be written.
     """
-    order = clip.ranking.order()
-    front = small_tensors(clip, order)
-    for level in range(len(spool.dims)):
-        scales = spool.scales(level, order)
-        if scales is not None:
-            front[level_name(level) + SCALE_SUFFIX] = scales
-    # Large items first, and rows last: then every tensor lies at a multiple of its items.
-    front = dict(sorted(front.items(), key=lambda item: (-item[1].element_size(), item[0])))
-    rows = [(level_name(level), NAMES[spool.dtype], (len(order), dim)) for level, dim in enumerate(spool.dims)]
-    record = to_record(clip, store_facts(spool), model)
-    metadata = {METADATA_KEY: json.dumps(record, sort_keys=True, allow_nan=False, separators=(",", ":"))}
-    layout = [*((name, NAMES[tensor.dtype], tuple(tensor.shape)) for name, tensor in front.items()), *rows]
-    with replacing(target) as file:
-        file.write(write_header(metadata, layout))
-        for tensor in front.values():
-            file.write(bytes_of(tensor))
+    return EncodingDraft(clip, spool, model).write(target)
+
+
+class EncodingDraft:
+    """A file before it is written, when its size is known.
+
+    Args:
+        clip: all but the rows.
+        spool: the rows, in the order of time; open until the file is written.
+        model: what is to be told of the model.
+        beside: further metadata, by keys other than evs's own.
+    """
+
+    def __init__(
+        self, clip: EncodedClip, spool: RowSpool, model: StoredModel, *, beside: Mapping[str, str] = _NOTHING
+    ) -> None:
+        self._spool = spool
+        self._order = order = clip.ranking.order()
+        front = small_tensors(clip, order)
         for level in range(len(spool.dims)):
-            for block in spool.blocks(level, order):
-                file.write(block)
-    return target.stat().st_size
+            scales = spool.scales(level, order)
+            if scales is not None:
+                front[level_name(level) + SCALE_SUFFIX] = scales
+        # Large items first, and rows last: then every tensor lies at a multiple of its items.
+        self._front = dict(sorted(front.items(), key=lambda item: (-item[1].element_size(), item[0])))
+        rows = [(level_name(level), NAMES[spool.dtype], (len(order), dim)) for level, dim in enumerate(spool.dims)]
+        record = to_record(clip, store_facts(spool), model)
+        text = json.dumps(record, sort_keys=True, allow_nan=False, separators=(",", ":"))
+        layout = [*((name, NAMES[tensor.dtype], tuple(tensor.shape)) for name, tensor in self._front.items()), *rows]
+        self._header = write_header({**beside, METADATA_KEY: text}, layout)
+        row_bytes = sum(spool.dims) * spool.dtype.itemsize
+        small_bytes = sum(tensor.nbytes for tensor in self._front.values())
+        self.size_bytes: int = len(self._header) + small_bytes + len(order) * row_bytes
+        """Of the file."""
+
+    def write(self, target: Path) -> int:
+        """Write the file, which replaces what is there, and return its size in bytes.
+
+        Raises:
+            ArtifactError: it cannot be written.
+        """
+        with replacing(target) as file:
+            file.write(self._header)
+            for tensor in self._front.values():
+                file.write(bytes_of(tensor))
+            for level in range(len(self._spool.dims)):
+                for block in self._spool.blocks(level, self._order):
+                    file.write(block)
+        return self.size_bytes

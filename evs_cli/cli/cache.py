@@ -1,0 +1,47 @@
+"""``evs cache``: encodings that ``--cache`` kept."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from evs_cli.cli.shared import with_output
+from evs_cli.console import Sink
+
+EXAMPLES = ("evs cache ls", "evs cache ls --json", "evs cache rm --all")
+
+commands = typer.Typer(
+    help="See and remove the encodings that `--cache` of `evs prune`, `evs sweep` and `evs encode` kept.",
+    no_args_is_help=True,
+)
+
+
+@commands.command("ls")
+@with_output
+def ls(sink: Sink) -> None:
+    """List the cache's entries, the last used first.
+
+    They lie in encodings/ of evs's cache directory (EVS_CACHE, else the platform's own), at most 10 GB of them or
+    EVS_CACHE_SIZE; the least recently used go first.
+    """
+    from evs_cli.encoding_cache.store import open_cache
+    from evs_cli.report.cache import render_cache
+
+    render_cache(open_cache(), sink)
+
+
+@commands.command("rm", no_args_is_help=True)
+@with_output
+def rm(
+    sink: Sink,
+    entries: Annotated[
+        list[str] | None, typer.Argument(metavar="[ENTRY]...", help="Entries as `evs cache ls` names them.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Remove them all.")] = False,
+) -> None:
+    """Remove entries, and tell what that frees."""
+    from evs_cli.encoding_cache.store import open_cache
+    from evs_cli.report.cache import render_removed
+
+    render_removed(open_cache().remove_named(entries or [], every=every), sink)
