@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from evs_cli.batching import choose_batch_size
 from evs_cli.encoded_video import ClipCounts, ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder, require_same_count
-from evs_cli.encoders.runtime import Runtime
+from evs_cli.encoders.runtime import Runtime, synchronise
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.memory import free_memory_bytes
 from evs_cli.overlap import Ahead
@@ -312,6 +312,7 @@ class _EncodeRun:
                     if inputs is None or len(part) < len(group.frames):
                         inputs = self.encoder.preprocess(part, self.plan.encode)
                     tokens = self.encoder.embed(inputs, self.plan.encode)
+                    synchronise(self.settings.runtime.device)  # the scores wait for it at once; the clock must too
             except torch.OutOfMemoryError as error:
                 inputs = None
                 self._halve(error)
