@@ -16,13 +16,13 @@ PACKAGE = ROOT / "evs_cli"
 
 # Design, section 3: imports go down this list of parts of evs_cli, from the last line to the first.
 LAYERS = (
-    {"_version", "errors", "progress", "output_file", "memory", "overlap", "record_checks", "file_kinds"},
+    {"_version", "errors", "progress", "output_file", "memory", "machine", "overlap", "record_checks", "file_kinds"},
     {"core"},
     {"video", "encoders"},
     {"encoded_video", "pipeline", "provenance", "session", "batching", "reuse"},
     {
         *("artifact", "artifact_checks", "encoding_file", "sweep", "prune_job", "encode_job", "job_outputs"),
-        *("stored_session", "api", "quality", "budget", "budget_job", "fit", "cost", "integration"),
+        *("stored_session", "api", "quality", "budget", "budget_job", "fit", "cost", "integration", "bench"),
     },
     {"report", "console"},
     {"cli"},
@@ -166,6 +166,7 @@ def run_evs(tmp_path, *arguments, env=None):
         ("prune", "--help"),
         ("sweep", "--help"),
         ("encode", "--help"),
+        ("bench", "--help"),
         ("show", "--help"),
         ("models", "--help"),
         ("models",),

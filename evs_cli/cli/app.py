@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from evs_cli._version import __version__
-from evs_cli.cli import encode, fit, models, plan, prune, show, sweep
+from evs_cli.cli import bench, encode, fit, models, plan, prune, show, sweep
 from evs_cli.console import OutputStyle, Sink
 from evs_cli.errors import EvsError
 
@@ -30,11 +30,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COMMANDS = {"prune": prune, "sweep": sweep, "encode": encode, "plan": plan, "fit": fit, "show": show, "models": models}
+_COMMANDS = {
+    "prune": prune,
+    "sweep": sweep,
+    "encode": encode,
+    "plan": plan,
+    "fit": fit,
+    "show": show,
+    "bench": bench,
+    "models": models,
+}
 for _name, _module in _COMMANDS.items():
-    app.command(_name, no_args_is_help=_name != "models", epilog="\n\n".join(("Examples:", *_module.EXAMPLES)))(
-        _module.command
-    )
+    app.command(
+        _name, no_args_is_help=_name not in ("bench", "models"), epilog="\n\n".join(("Examples:", *_module.EXAMPLES))
+    )(_module.command)
 
 
 def _version(value: bool) -> None:
