@@ -75,7 +75,7 @@ class BenchResult:
     """Frames of a pass that repeat the one before and were not encoded again."""
     measurements: tuple[Measurement, ...]
     busy_shares: tuple[float, ...]
-    """Of each pass, in order: seconds the encoder worked over all seconds."""
+    """Of each pass, in order: seconds the encoder worked over all seconds, from the end of the plan on."""
     peak_memory_bytes: int | None
     """The most this process had, libraries and weights with it, up to the end of the passes."""
     peak_device_bytes: int | None
@@ -191,18 +191,20 @@ def _measure_passes(
     rate, _ = session.pruning_rate(None)
     runtime = session.settings.runtime
     passes: list[RetainedVideo] = []
+    steps: list[Mapping[str, float]] = []
 
     def one_pass() -> None:
         passes[:-1] = []  # the rows of one are enough
         passes.append(session.retain(video, [rate]))
-        encoding.append(passes[-1].timings_seconds["encode"])
+        steps.append(passes[-1].timings_seconds)
 
-    encoding: list[float] = []
     if runtime.device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(runtime.device)
     seconds = _time(one_pass, repeats, runtime)
     retained = passes[-1]
-    shares = tuple(work / whole for work, whole in zip(encoding[1:], seconds, strict=True))
+    shares = tuple(
+        step["encode"] / (whole - step["probe"] - step["plan"]) for step, whole in zip(steps[1:], seconds, strict=True)
+    )
     what = "probe, decode, preprocess, encode and rank side by side, weights loaded"
     return Measurement("pass", what, "frames", len(retained.frame_indices), seconds), shares, retained
 

@@ -25,8 +25,8 @@ def command(
     """Measure, on this machine, how fast each step runs: decode, preprocess, encode, mask, and all of them together.
 
     All of it is local: nothing is sent anywhere. Each step runs once to warm up and then --repeats times; medians are
-    shown. The mask stands beside the plain formula on the same embeddings. "encoder busy" is the share of a pass in
-    which the encoder worked, and did not wait for frames.
+    shown. The mask stands beside the plain formula on the same embeddings. "encoder busy" is the share of a pass, once
+    it is planned, in which the encoder worked and did not wait for frames.
     """
     with sink.progress() as progress:
         progress.stage("load libraries")

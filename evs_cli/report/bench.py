@@ -97,7 +97,7 @@ def _show(result: BenchResult, sink: Sink) -> None:
 def _conclusions(result: BenchResult) -> Any:
     """What follows from the measurements, a line each."""
     grid = summary_grid()
-    grid.add_row("encoder busy", f"{result.busy_share:.0%} of a pass's wall time")
+    grid.add_row("encoder busy", f"{result.busy_share:.0%} of a pass's wall time, once it is planned")
     grid.add_row(
         "mask",
         f"{result.mask_speedup:.1f} times as fast as the plain formula; {result.mask_share:.2%} of encoding time",
