@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from evs_cli.batching import choose_batch_size
 from evs_cli.encoders.base import VideoEncoder, require_same_count
+from evs_cli.encoders.runtime import synchronise
 from evs_cli.errors import ModelError
 from evs_cli.overlap import Ahead
 from evs_cli.progress import Progress, Timings
@@ -163,6 +164,7 @@ class EncodeRun:
                     if inputs is None or len(part) < len(group.frames):
                         inputs = self.encoder.preprocess(part, self.plan.encode)
                     tokens = self.encoder.embed(inputs, self.plan.encode)
+                    synchronise(self.settings.runtime.device)  # the scores wait for it at once; the clock must too
             except torch.OutOfMemoryError as error:
                 inputs = None
                 self._halve(error)

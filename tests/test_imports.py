@@ -16,7 +16,7 @@ PACKAGE = ROOT / "evs_cli"
 
 # Design, section 3: imports go down this list of parts of evs_cli, from the last line to the first.
 LAYERS = (
-    {"_version", "errors", "progress", "output_file", "memory", "overlap", "record_checks", "file_kinds"},
+    {"_version", "errors", "progress", "output_file", "memory", "machine", "overlap", "record_checks", "file_kinds"},
     {"core"},
     {"video", "encoders"},
     {"dialects"},
@@ -24,6 +24,7 @@ LAYERS = (
     {
         *("artifact", "artifact_checks", "encoding_file", "sweep", "prune_job", "encode_job", "job_outputs"),
         *("stored_session", "api", "quality", "budget", "budget_job", "clips", "fit", "cost", "integration"),
+        "bench",
         *("check", "check_plan", "check_matches", "check_job", "server_client", "http_json", "inline_video"),
         *("export", "export_job", "jpeg_body", "chat_answer"),
         *("cached_session", "encoding_cache"),
@@ -170,6 +171,7 @@ def run_evs(tmp_path, *arguments, env=None):
         ("prune", "--help"),
         ("sweep", "--help"),
         ("encode", "--help"),
+        ("bench", "--help"),
         ("show", "--help"),
         ("check", "--help"),
         ("models", "--help"),

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from evs_cli._version import __version__
-from evs_cli.cli import cache, check, encode, export, fit, models, plan, prune, show, sweep
+from evs_cli.cli import bench, cache, check, encode, export, fit, models, plan, prune, show, sweep
 from evs_cli.console import OutputStyle, Sink
 from evs_cli.errors import EvsError
 from evs_cli.memory import give_back_large_blocks
@@ -33,12 +33,12 @@ app = typer.Typer(
 )
 _COMMANDS = {
     **{"prune": prune, "sweep": sweep, "encode": encode, "plan": plan, "fit": fit, "check": check, "export": export},
-    **{"show": show, "models": models},
+    **{"show": show, "bench": bench, "models": models},
 }
 for _name, _module in _COMMANDS.items():
-    app.command(_name, no_args_is_help=_name != "models", epilog="\n\n".join(("Examples:", *_module.EXAMPLES)))(
-        _module.command
-    )
+    app.command(
+        _name, no_args_is_help=_name not in ("bench", "models"), epilog="\n\n".join(("Examples:", *_module.EXAMPLES))
+    )(_module.command)
 _GROUPS = {"cache": cache}
 for _name, _module in _GROUPS.items():
     app.add_typer(_module.commands, name=_name, epilog="\n\n".join(("Examples:", *_module.EXAMPLES)))

@@ -39,6 +39,12 @@ Inputs = Annotated[
     ),
 ]
 Video = Annotated[str, typer.Argument(metavar="VIDEO", help="A video file; - reads it from standard input.")]
+OptionalVideo = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[VIDEO]", help="A video file; - reads it from standard input. Default: a moving clip drawn in memory."
+    ),
+]
 Model = Annotated[
     str,
     typer.Option(
@@ -461,4 +467,7 @@ Reuse = Annotated[
         "camera video does not.",
         rich_help_panel=_RUNTIME,
     ),
+]
+Repeats = Annotated[
+    int, typer.Option("--repeats", help="Runs of each step that are counted.", rich_help_panel=_RUNTIME)
 ]

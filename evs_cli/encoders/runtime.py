@@ -75,6 +75,21 @@ def parse_dtype(name: str | torch.dtype) -> torch.dtype:
     return dtype
 
 
+def synchronise(device: str) -> None:
+    """Wait until a device has done what it was given: accelerators work on while Python goes on.
+
+    Args:
+        device: a torch device string.
+    """
+    import torch
+
+    kind = torch.device(device).type
+    if kind == "cuda":
+        torch.cuda.synchronize(device)
+    elif kind == "mps":
+        torch.mps.synchronize()
+
+
 def _dtype_of(kind: str) -> tuple[torch.dtype, str]:
     """The dtype for a kind of device, and why it."""
     import torch

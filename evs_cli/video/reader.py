@@ -6,7 +6,6 @@ by counting (unless the file holds no times); one that does not decode does not 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from evs_cli.errors import UsageError
+from evs_cli.machine import core_count
 from evs_cli.video.decoder import Decoder, check_decoder
 from evs_cli.video.frames import DecodedFrame, Faults, FrameStream, Picture
 from evs_cli.video.info import VideoInfo
@@ -55,7 +55,7 @@ def read_frames(
         raise UsageError(f"Invalid chunk_frames ({chunk_frames}). Expected chunk_frames >= 1.")
     if num_threads is not None and num_threads < 1:
         raise UsageError(f"Invalid num_threads ({num_threads}). Expected num_threads >= 1.")
-    threads, faults, wanted = num_threads or _core_count(), Faults(), np.unique(indices)
+    threads, faults, wanted = num_threads or core_count(), Faults(), np.unique(indices)
     check_decoder(decoder)
     if decoder == "pyav":
         decoded = _decode(info, wanted, threads, faults)
@@ -73,12 +73,6 @@ def _checked_indices(info: VideoInfo, frame_indices: Int64Array) -> Int64Array:
     if (np.diff(indices) < 0).any() or indices[0] < 0 or indices[-1] >= info.num_frames:
         raise ValueError(f"Invalid frame_indices. Expected ascending values of 0 <= index < {info.num_frames}.")
     return indices
-
-
-def _core_count() -> int:
-    if hasattr(os, "sched_getaffinity"):  # a container may own fewer cores than the machine has
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, eq=False)
