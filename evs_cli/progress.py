@@ -43,7 +43,11 @@ class SilentProgress:
 
 @dataclass
 class Timings:
-    """Seconds spent in each step, added up over the batches."""
+    """Seconds spent in each step, added up over the batches.
+
+    Steps of one thread: they add up to its time. Of steps that run side by side, ``decode`` is what encoding waited for
+    frames.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
 

@@ -19,7 +19,7 @@ LAYERS = (
     {"_version", "errors", "progress", "output_file", "memory", "overlap", "record_checks", "file_kinds"},
     {"core"},
     {"video", "encoders"},
-    {"encoded_video", "pipeline", "provenance", "session", "batching", "reuse"},
+    {"encoded_video", "pipeline", "provenance", "session", "batching", "encode_run", "reuse"},
     {
         *("artifact", "artifact_checks", "encoding_file", "sweep", "prune_job", "encode_job", "job_outputs"),
         *("stored_session", "api", "quality", "budget", "budget_job", "fit", "cost", "integration"),

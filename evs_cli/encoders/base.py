@@ -230,29 +230,20 @@ class VideoEncoder(ABC):
         return self.embed(self.preprocess(frames, plan), plan)
 
     def preprocess(self, frames: torch.Tensor, plan: EncodePlan) -> dict[str, torch.Tensor]:
-        """What the model takes of the next frames, on the CPU; it needs the weights' configuration and no device, and
-        may run in another thread beside ``embed``.
+        """What the model takes of the next frames, on the CPU; it may run in another thread, beside ``embed``.
 
         Args:
             frames: ``(t, 3, H, W)`` uint8 RGB as shown, t a multiple of ``temporal_patch_size`` but at the end.
             plan: the plan of the whole clip, which settles the size.
 
         Returns:
-            Tensors by name, for ``embed`` alone; the frames themselves, as ``frames``, in a family that says no more.
+            Tensors by name, for ``embed`` alone; in a family that says no more, the ``frames`` as they are.
         """
         return {"frames": frames}
 
     @abstractmethod
     def embed(self, inputs: Mapping[str, torch.Tensor], plan: EncodePlan) -> VideoTokens:
-        """Embeddings of preprocessed frames.
-
-        Args:
-            inputs: what ``preprocess`` gave for t frames.
-            plan: the plan of the whole clip.
-
-        Returns:
-            ``ceil(t / temporal_patch_size)`` frames of tokens.
-        """
+        """``ceil(t / temporal_patch_size)`` frames of tokens, from what ``preprocess`` gave for t frames."""
 
     def closing_rows(self) -> torch.Tensor | None:
         """``(E, D)`` extra rows behind the last frame (a newline); None, as here, for most families."""
@@ -295,12 +286,6 @@ def require_same_count(found: int, expected: int, source: ModelSource, what: str
             f"cannot place the video tokens of {source.name}: {found} {what}, {expected} planned.",
             hint="Please report this with the model's name and the transformers version (`evs --version` for ours).",
         )
-
-
-def on_device(values: torch.Tensor, model: Any) -> torch.Tensor:
-    """Floats on a model's device in its dtype; from pinned memory the copy runs beside what the device does."""
-    moved: torch.Tensor = values.to(model.device, non_blocking=True).to(model.dtype)
-    return moved
 
 
 def seconds(values: npt.ArrayLike) -> FloatArray:

@@ -14,16 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from evs_cli.encoders.base import (
-    Clip,
-    EncodeOptions,
-    EncodePlan,
-    FloatArray,
-    on_device,
-    require_same_count,
-    seconds,
-)
-from evs_cli.encoders.loading import loading_errors, quiet_transformers
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, require_same_count, seconds
+from evs_cli.encoders.loading import loading_errors, on_device, quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, true_times
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, on_device, seconds
-from evs_cli.encoders.loading import quiet_transformers
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, seconds
+from evs_cli.encoders.loading import on_device, quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_times
 from evs_cli.errors import EvsError, ModelError, UsageError
 

@@ -157,3 +157,9 @@ def _first_line(error: Exception) -> str:
     if "ignore_mismatched_sizes" in str(error) or "mismatch" in text.lower():
         return "its weights do not have the shapes that its config.json says"
     return text[:300].rstrip(".: ")
+
+
+def on_device(values: torch.Tensor, model: Any) -> torch.Tensor:
+    """Floats on a model's device in its dtype; from pinned memory the copy runs beside what the device does."""
+    moved: torch.Tensor = values.to(model.device, non_blocking=True).to(model.dtype)
+    return moved

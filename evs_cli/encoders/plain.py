@@ -15,8 +15,8 @@ import numpy as np
 
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders import embedded
-from evs_cli.encoders.base import NO_MODALITY, Clip, EncodeOptions, EncodePlan, VideoEncoder, on_device, seconds
-from evs_cli.encoders.loading import loading_errors, quiet_transformers, refuse_missing
+from evs_cli.encoders.base import NO_MODALITY, Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
+from evs_cli.encoders.loading import loading_errors, on_device, quiet_transformers, refuse_missing
 from evs_cli.encoders.source import ModelSource, checkpoint_file, read_json
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError

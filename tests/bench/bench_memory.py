@@ -52,10 +52,10 @@ def synthetic_encoder():
             return WeightsRead(1, 1, 1, 1)
 
         def preprocess(self, frames, plan):
-            return {"pixels": frames}
+            return {"frames": frames}
 
         def embed(self, inputs, plan):
-            num_frames = len(inputs["pixels"])
+            num_frames = len(inputs["frames"])
             generator = torch.Generator().manual_seed(self.num_done)
             self.num_done += num_frames
             level = torch.randn((num_frames, 16, 16, DIM), generator=generator)
