@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.core.methods import RetentionRule
-from evs_cli.encoding_file import reader, row_spool
+from evs_cli.encoding_file import row_reads, row_spool
 from evs_cli.encoding_file.reader import open_encoding
 from evs_cli.errors import ArtifactError, UsageError
 
@@ -129,9 +129,9 @@ def test_blocks_and_gaps_of_reads_do_not_show(tmp_path, monkeypatch):
     path = tmp_path / "full.safetensors"
     for block in (1, 100, 1000):
         monkeypatch.setattr(row_spool, "_BLOCK_BYTES", block)
-        monkeypatch.setattr(reader, "_BLOCK_BYTES", block)
+        monkeypatch.setattr(row_reads, "_BLOCK_BYTES", block)
         for gap in (1, 60, 1 << 16):
-            monkeypatch.setattr(reader, "_GAP_BYTES", gap)
+            monkeypatch.setattr(row_reads, "_GAP_BYTES", gap)
             write(encoded, path)
             with open_encoding(f"counting://{path}") as encoding:
                 CountingFileSystem.read = ()

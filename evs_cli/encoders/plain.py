@@ -169,7 +169,7 @@ class PlainFrameEncoder(VideoEncoder):
 
         resized = tvf.resize(frames, list(plan.frame_size), interpolation=tvf.InterpolationMode.BICUBIC, antialias=True)
         mean, std = (torch.tensor(values).view(3, 1, 1) for values in self._mean_std)
-        pixels: torch.Tensor = (resized.float() / 255 - mean) / std
+        pixels: torch.Tensor = resized.float().div_(255).sub_(mean).div_(std)  # in place: batches wait side by side
         return pixels
 
     def _arguments(self, pixels: torch.Tensor) -> dict[str, Any]:

@@ -6,14 +6,12 @@ bit for bit. Header and small tensors are read when it is opened; rows when they
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from evs_cli.encoded_video import EncodedClip
@@ -23,6 +21,7 @@ from evs_cli.encoding_file.checks import check_clip, check_store, check_tensors,
 from evs_cli.encoding_file.container import LENGTH_BYTES, Header, TensorEntry, header_bytes, read_header
 from evs_cli.encoding_file.dtypes import DTYPES, tensor_of
 from evs_cli.encoding_file.record import SCALE_SUFFIX, SCHEMA_VERSION, StoredModel, level_name
+from evs_cli.encoding_file.row_reads import read_exactly, read_rows
 from evs_cli.encoding_file.stored_rows import StoredRows
 from evs_cli.errors import ArtifactError
 from evs_cli.file_kinds import ENCODING_KIND, ENCODING_SUFFIX, METADATA_KEY
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.core.retention import Ranking
     from evs_cli.encoders.base import EncodePlan
-
-_BLOCK_BYTES = 32 << 20  # of one read: memory beside the rows that are kept
-_GAP_BYTES = 1 << 16  # rows nearer than this are read in one go, the gap with them; a prefix has no gaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +154,7 @@ class Encoding:
         ranks = self.ranking.rank.flatten()[tokens]
         name = level_name(level)
         scales = self._scales[name]
-        stored = StoredRows(
-            _read_rows(self._source, self._rows[name], ranks), None if scales is None else scales[ranks]
-        )
+        stored = StoredRows(read_rows(self._source, self._rows[name], ranks), None if scales is None else scales[ranks])
         rows = stored.restored(getattr(torch, self.store.embedding_dtype))
         if not bool(rows.isfinite().all()):
             raise ArtifactError(
@@ -265,44 +259,9 @@ def _read_small(source: ByteSource, entries: Mapping[str, TensorEntry]) -> dict[
     require(bool(entries), "there are no tensors beside the rows")
     start, end = min(entry.start for entry in entries.values()), max(entry.end for entry in entries.values())
     require(end - start == sum(entry.size_bytes for entry in entries.values()), "the rows do not come last")
-    data = _read(source, start, end)
+    data = read_exactly(source, start, end)
     tensors = {}
     for name, entry in entries.items():
         require(entry.dtype in DTYPES, f"{name} is {entry.dtype}, which no encoding holds")
         tensors[name] = tensor_of(data[entry.start - start : entry.end - start], DTYPES[entry.dtype], entry.shape)
     return tensors
-
-
-def _read(source: ByteSource, start: int, end: int) -> memoryview:
-    """All bytes of a range."""
-    data = source.read(start, end)
-    if len(data) != end - start:
-        raise ArtifactError(f"cannot read {source.name}: {end - start:,} bytes were asked for, {len(data):,} came.")
-    return data
-
-
-def _read_rows(source: ByteSource, entry: TensorEntry, ranks: torch.Tensor) -> torch.Tensor:
-    """(n, D) stored rows of ``ranks (n,)``, block by block into their places."""
-    rows = torch.empty((len(ranks), *entry.shape[1:]), dtype=DTYPES[entry.dtype])
-    places = rows.view(torch.uint8).numpy()
-    ascending, slots = (values.numpy() for values in ranks.sort())
-    for first, last in _runs(ascending, entry.row_bytes):
-        start, end = int(ascending[first]), int(ascending[last - 1]) + 1
-        data = _read(source, entry.start + start * entry.row_bytes, entry.start + end * entry.row_bytes)
-        block = np.frombuffer(data, dtype=np.uint8).reshape(-1, entry.row_bytes)
-        wanted = ascending[first:last]
-        is_whole = len(block) == len(wanted) and bool((np.diff(wanted) == 1).all())  # no gap, nothing twice
-        places[slots[first:last]] = block if is_whole else block[wanted - start]
-    return rows
-
-
-def _runs(ascending: np.ndarray[Any, np.dtype[np.int64]], row_bytes: int) -> Iterator[tuple[int, int]]:
-    """``(first, last)`` bounds of the rows that one read fetches: near each other, and of a block at most."""
-    most_gap, most_rows = max(1, _GAP_BYTES // row_bytes), max(1, _BLOCK_BYTES // row_bytes)
-    cuts = np.flatnonzero(np.diff(ascending) > most_gap) + 1
-    bounds = [0, *cuts.tolist(), len(ascending)]
-    for first, last in itertools.pairwise(bounds):
-        while first < last:
-            upper = int(np.searchsorted(ascending[first:last], ascending[first] + most_rows)) + first
-            yield first, upper
-            first = upper
