@@ -14,6 +14,8 @@ from encodings_made import assert_same, make_encoded, write
 from evs_cli.api import make_request
 from evs_cli.cached_session import CachedSession
 from evs_cli.core.streaming import AllTokens
+from evs_cli.dialects import parse_dialect
+from evs_cli.dialects.base import ServerOptions
 from evs_cli.encoded_video import EncodedClip
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.registry import open_encoder
@@ -112,6 +114,11 @@ CHANGES = {
         if field.name not in ("prompt", "cap_pixels_per_frame")
     },
     "options.cap_pixels_per_frame": SessionRequest(options=EncodeOptions(cap_pixels_per_frame=False)),
+    "dialect": SessionRequest(dialect=parse_dialect("vllm")),
+    **{
+        f"server.{name}.fps": SessionRequest(server=ServerOptions(**{name: {"fps": 1.0}}))
+        for name in ("media_io", "mm_processor", "mm_process", "request")
+    },
 }
 SETTINGS = {
     "device.name": EncodeSettings(Runtime("mps", torch.float32, "test")),
@@ -161,8 +168,13 @@ def test_what_only_chooses_tokens_and_the_prompt_do_not(tiny_model):
         SessionRequest(method="random", seed=3),
         SessionRequest(min_dissimilarity=0.1),
         SessionRequest(options=EncodeOptions(prompt="Who?")),
+        SessionRequest(server=ServerOptions(video_pruning_rate=0.5, max_model_len=100, max_num_batched_tokens=4)),
     ):
         assert key_of(tiny_model("dinov2"), request).digest == plain.digest
+    served = [
+        key_of(tiny_model("dinov2"), SessionRequest(dialect=parse_dialect(name))) for name in ("vllm", "vllm@0.3")
+    ]
+    assert served[0].digest == served[1].digest  # the same rules
 
 
 @pytest.mark.parametrize("whole_bytes", [64 << 20, 0], ids=["by content", "by times"])

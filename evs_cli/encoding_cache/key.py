@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from evs_cli.pipeline import EncodeSettings
     from evs_cli.session import SessionRequest
 
+_SERVER_LIMITS = ("video_pruning_rate", "max_model_len", "max_num_batched_tokens")  # no row depends on them
 KEY_VERSION = 1
 """Raised where what stands in a key changes its meaning."""
 CHOOSES_TOKENS = ("method", "min_dissimilarity", "seed")
@@ -68,6 +69,9 @@ def encoding_key(
     """
     asked = {name: value for name, value in asdict(request).items() if name not in (*CHOOSES_TOKENS, *_RESOLVED)}
     del asked["options"]["prompt"]
+    asked["dialect"] = request.dialect.name  # what else it holds is said of the version asked for
+    for name in _SERVER_LIMITS:
+        del asked["server"][name]
     score_dtype = settings.score_dtype
     parts = {
         "key": KEY_VERSION,
