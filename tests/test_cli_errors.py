@@ -352,7 +352,7 @@ def crash(*_, **__):
 
 
 def test_an_unexpected_error_is_one_line_and_how_to_report_it(evs, monkeypatch):
-    monkeypatch.setattr("evs_cli.prune_job.Session", crash)
+    monkeypatch.setattr("evs_cli.cached_session.open_session", crash)
     done = evs("prune", CROSSING)
     line = only_error(done[0], 1, *done[1:])
     assert line == "Error: unexpected ZeroDivisionError: of [red]evs[/red]."
@@ -363,14 +363,14 @@ def test_an_error_without_words(evs, monkeypatch):
     def fail(*_, **__):
         raise AssertionError
 
-    monkeypatch.setattr("evs_cli.prune_job.Session", fail)
+    monkeypatch.setattr("evs_cli.cached_session.open_session", fail)
     done = evs("prune", CROSSING)
     assert "AssertionError" in only_error(done[0], 1, *done[1:])
 
 
 @pytest.mark.parametrize("how", ["option", "1", "true"])
 def test_debug_shows_the_traceback(evs, monkeypatch, how):
-    monkeypatch.setattr("evs_cli.prune_job.Session", crash)
+    monkeypatch.setattr("evs_cli.cached_session.open_session", crash)
     if how != "option":
         monkeypatch.setenv("EVS_DEBUG", how)
     code, out, err = evs("prune", CROSSING, *(["--debug"] if how == "option" else []))
@@ -382,14 +382,14 @@ def test_debug_shows_the_traceback(evs, monkeypatch, how):
 
 @pytest.mark.parametrize("value", ["", "0", "false"])
 def test_debug_can_be_off(evs, monkeypatch, value):
-    monkeypatch.setattr("evs_cli.prune_job.Session", crash)
+    monkeypatch.setattr("evs_cli.cached_session.open_session", crash)
     monkeypatch.setenv("EVS_DEBUG", value)
     done = evs("prune", CROSSING)
     only_error(done[0], 1, *done[1:])
 
 
 def test_debug_is_of_one_call_alone(evs, monkeypatch):
-    monkeypatch.setattr("evs_cli.prune_job.Session", crash)
+    monkeypatch.setattr("evs_cli.cached_session.open_session", crash)
     assert "Traceback" in evs("prune", CROSSING, "--debug")[2]
     done = evs("prune", CROSSING)
     only_error(done[0], 1, *done[1:])
@@ -406,7 +406,7 @@ def test_a_value_error_of_a_library_is_no_usage_error(evs, monkeypatch):
     def fail(*_, **__):
         raise ValueError("bug")
 
-    monkeypatch.setattr("evs_cli.prune_job.Session", fail)
+    monkeypatch.setattr("evs_cli.cached_session.open_session", fail)
     done = evs("prune", CROSSING)
     assert "unexpected ValueError" in only_error(done[0], 1, *done[1:])
 

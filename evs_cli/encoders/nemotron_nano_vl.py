@@ -5,6 +5,7 @@ Its configuration and tokenizer are enough for the rules of vLLM and SGLang (``-
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -69,7 +70,7 @@ class NemotronNanoVLEncoder(VisionLanguageEncoder):
         """
         raise self._unusable("it has no model there")
 
-    def encode(self, frames: torch.Tensor, plan: EncodePlan) -> VideoTokens:
+    def embed(self, inputs: Mapping[str, torch.Tensor], plan: EncodePlan) -> VideoTokens:
         """Refused, as ``load`` is."""
         raise self._unusable("it has no model there")
 
