@@ -208,6 +208,8 @@ def test_a_llava_may_have_another_tower():
 
 def test_every_family_of_the_registry_has_a_tower():
     for family in FAMILIES:
+        if FAMILIES[family].verified == "counts alone":
+            continue  # never run, so its work is nobody's
         text_size = None if family in NO_LANGUAGE_MODEL else 64
         assert read_vision_tower({"model_type": family}, text_size) is not None, family
 
