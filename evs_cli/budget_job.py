@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from evs_cli.budget import BudgetReport, budget, check_context, model_context_limit, read_manifest
 from evs_cli.clips import EvsClips, NumbersRequest, ServerClips, clips_of_file, clips_of_numbers
+from evs_cli.dialects.requests import DEFAULT_PROMPT
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.errors import BudgetError, EvsError, UsageError
 from evs_cli.fit import FitReport, FitRequest, fit
@@ -134,7 +135,7 @@ class BudgetJob:
             UsageError: a context below 1.
         """
         check_context(context)
-        context = self.request.server.max_model_len if context is None else context
+        context = self.context_of(context)
 
         def report_of(subject: Subject) -> BudgetReport:
             clips = self._clips(subject, rates)
@@ -163,12 +164,20 @@ class BudgetJob:
         def report_of(subject: Subject) -> FitReport:
             sampling = self._sampling(subject)
             clips = self._clips(subject, None, may_configure=True)
-            asked = request
-            if isinstance(clips, ServerClips) and request.context is not None:
-                asked = replace(request, reserve=max(1, request.reserve))  # a server leaves room for one id at least
-            return fit(clips.sample(sampling), clips, self.encoder, replace(self.request, sampling=sampling), asked)
+            session, asked = replace(self.request, sampling=sampling), request
+            if isinstance(clips, ServerClips):
+                # What is printed is a whole chat, so a whole chat is what must fit, with room for the answer.
+                if session.options.prompt is None and clips.planner.encoder.has_chat_template:
+                    session = replace(session, options=replace(session.options, prompt=DEFAULT_PROMPT))
+                if request.context is not None:
+                    asked = replace(request, reserve=max(clips.context_margin, request.reserve))
+            return fit(clips.sample(sampling), clips, self.encoder, session, asked)
 
         return _outcomes(subjects, report_of)
+
+    def context_of(self, context: int | None) -> int | None:
+        """The context asked for, else the server's."""
+        return self.request.server.max_model_len if context is None else context
 
     def context_less_reserve(self, context: int | None, reserve: int) -> int | None:
         """The longest sequence of a plan by evs, the answer's tokens taken off; a server's walls do that themselves.

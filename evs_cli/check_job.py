@@ -158,7 +158,7 @@ def _ask(
         else:
             if tokenized.input_ids.count(clip.planned.placeholder_id) > 1 or clip.planned.video_tokens <= 1:
                 return tokenized
-            if request.endpoint == "tokenize":
+            if request.endpoint == "tokenize" or listed.owner == "vllm":  # vLLM's is to write the video out
                 raise ServerError(
                     f"{client.http.address} leaves the video out of its ids: its /tokenize counts text alone.",
                     hint="Ask for its number: --endpoint usage.",

@@ -15,6 +15,7 @@ import numpy as np
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import NemotronModel, ServerOptions, ServerSource
 from evs_cli.dialects.served import ServedClip, ServedPlanner, TrueSource, server_source
+from evs_cli.dialects.sglang_0_5_23 import CONTEXT_MARGIN
 from evs_cli.dialects.walls import PlannedAt, Wall, first_hit, walls_of
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
 from evs_cli.errors import UsageError
@@ -186,13 +187,18 @@ class ServerClips:
         self.dialect, self.planner, self.source = planner.dialect, planner, source
         self._facts, self._true, self._warnings = facts, true, warnings
 
+    @property
+    def context_margin(self) -> int:
+        """Ids of the context that no prompt gets."""
+        return CONTEXT_MARGIN if self.dialect.server == "sglang" else 1
+
     def served(self, sampling: SamplingRequest, options: EncodeOptions) -> ServedClip:
         """The clip with what is the server's alone: its plan, its rate, its notes."""
         return self.planner.plan(self.source, self._true, sampling, options)
 
     def sample(self, sampling: SamplingRequest) -> Sampled:
         """See ``Clips.sample``; sizes do not change a server's sampling."""
-        server = self.planner.server_plan(self.source, sampling, EncodeOptions())
+        server = self.planner.server_plan(self.source, sampling, EncodeOptions(), len(self._true.pts_seconds))
         selection = self.planner.selection(server, self._true)
         return Sampled(self._facts, sampling, selection, self._warnings)
 
@@ -233,7 +239,7 @@ class ServerClips:
         )
 
     def _planned_at(self, sampling: SamplingRequest, options: EncodeOptions, q: float) -> PlannedAt:
-        plan = self.planner.server_plan(self.source, sampling, options)
+        plan = self.planner.server_plan(self.source, sampling, options, len(self._true.pts_seconds))
         return PlannedAt(self.planner, self.source, plan, q, options.prompt)
 
 

@@ -259,7 +259,8 @@ def server_recipe(
         context=request.context,
         video=sampled.source.path,
         prompt=options.prompt,
-        max_tokens=request.reserve if request.reserve > 1 else None,  # 1 is what a server keeps anyway
+        # What a server keeps anyway is no answer that was asked for.
+        max_tokens=request.reserve if request.reserve > clips.context_margin else None,
     )
     return recipe(serving, clips.planner.server_options(sampled.sampling, options))
 

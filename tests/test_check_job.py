@@ -251,9 +251,12 @@ def test_a_server_that_does_not_say_what_it_is(check):
 
 
 def test_ids_without_the_video_are_none(check):
-    assert check(Habits(expands=False)).asked.endpoint == "usage"
-    with pytest.raises(ServerError, match="leaves the video out of its ids"):
-        check(Habits(expands=False), endpoint="tokenize")
+    """A vLLM's /tokenize writes the video out; one that does not is said, and no other count is taken for it."""
+    for endpoint in ("auto", "tokenize"):
+        with pytest.raises(ServerError, match="leaves the video out of its ids") as error:
+            check(Habits(expands=False), endpoint=endpoint)
+        assert "--endpoint usage" in error.value.hint
+    assert check(Habits(expands=False), endpoint="usage").asked.endpoint == "usage"
     with pytest.raises(ServerError, match="POST /tokenize with 404: Not Found"):
         check(Habits(has_tokenize=False), endpoint="tokenize")
 

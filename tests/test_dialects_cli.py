@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from served_models import cases
+from tiny_grid_models import grid_family
 
 from evs_cli.api import make_request
 from evs_cli.budget_job import BudgetJob, fits
@@ -134,7 +135,7 @@ def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model,
     own = report_of(model, NumbersRequest(280, 420, duration_seconds=12.0), dialect=dialect)
     context = max(90, int(own.unpruned_sequence_length * 0.6))
     size = ["--height", 280, "--width", 420, "--duration", 12]
-    line = ["fit", *size, "--model", model, "--dialect", dialect, "--context", context, "--reserve", 7, "--json"]
+    line = ["fit", *size, "--model", model, "--dialect", dialect, "--context", context, "--reserve", 8, "--json"]
     code, out, err = evs(*line)
     if code == 6:  # nothing may be changed of SGLang's Nemotron but q, which frame 0 bounds
         assert (model_type, dialect) == ("nemotron_h_omni", "sglang"), err
@@ -144,7 +145,7 @@ def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model,
     for choice in [document["present"], *document["others"]]:
         if choice is None:
             continue
-        assert choice["sequence_length"] <= context - 7
+        assert choice["sequence_length"] <= context - 8
         words = shlex.split(choice["command"])
         given = dict(zip(words[3::2], words[4::2], strict=True))
         again = [part for pair in given.items() if pair[0] not in ("--q",) for part in pair]
@@ -159,9 +160,36 @@ def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model,
         assert command.model == model
         options = parse_server_options(command.dialect, **command.options)
         assert options.max_model_len == context
-        assert choice["server"]["request"]["max_tokens"] == 7
+        assert choice["server"]["request"]["max_tokens"] == 8
         if dialect == "vllm":
             assert (options.video_pruning_rate or 0) == choice["q"]
+
+
+def test_fit_goes_by_the_servers_own_length_and_the_chat_it_prints(evs, served_checkpoint):
+    model = served_checkpoint("qwen3_vl")
+    size = ["--height", 360, "--width", 640, "--duration", 10]
+    line = f"vllm serve {model} --max-model-len 1000"
+    code, out, err = evs("fit", *size, "--server-cmd", line, "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["budget"] == 999
+    server = document["present"]["server"]
+    text = server["request"]["messages"][0]["content"][1]["text"]
+    code, out, _ = evs("plan", *size, "--server-cmd", server["command"], "--prompt", text, "--json")
+    assert code == 0
+    assert json.loads(out)["videos"][0]["rates"][-1]["sequence_length"] == document["present"]["sequence_length"] <= 999
+
+
+def test_every_length_up_to_the_longest_passes_where_the_rate_falls(evs):
+    """GLM-4.6V takes fewer frames a second beyond 30 s, so that a longer clip may use less."""
+    found = []
+    for seconds in (10, 20, 35, 50):
+        size = ["--height", 1080, "--width", 1920, "--duration", seconds]
+        _, out, _ = evs("plan", *size, "--model", grid_family("glm46v").folder, "--dialect", "vllm", "--json")
+        (document,) = json.loads(out)["videos"]
+        found += [w["longest_seconds"] for w in document["rates"][0]["walls"] if w["name"] == "decoded bytes"]
+    assert len(set(found)) == 1
+    assert 19 < found[0] < 20
 
 
 def test_fit_prints_the_server_line_and_the_request(evs, tiny_model):

@@ -106,6 +106,22 @@ def test_profiled_items_raise_the_cache(plans):
     assert walls_of(found)["encoder cache"]["limit"] == 16_384
 
 
+def test_the_cache_goes_by_the_pixel_limits_the_server_was_started_with(plans):
+    """vLLM profiles images and videos by them too: 768 tokens each, 14 frames of them at most."""
+    small = ["--mm-processor-kwargs", '{"max_pixels": 602112}']
+    (found,) = plans("qwen2_5_vl", 1080, 1920, 50, "--dialect", "vllm", *small).values()
+    assert walls_of(found)["encoder cache"]["limit"] == 8192
+    large = ["--mm-processor-kwargs", '{"size": {"shortest_edge": 4096, "longest_edge": 234881024}}']
+    (found,) = plans("qwen3_vl", 1080, 1920, 10, "--dialect", "vllm", *large).values()
+    assert walls_of(found)["encoder cache"]["limit"] == 229_376
+
+
+def test_sglang_keeps_seven_ids_of_the_context(plans):
+    (found,) = plans("qwen3_vl", 360, 640, 10, "--dialect", "sglang", "--context", 2_289).values()
+    wall = walls_of(found)["context"]
+    assert (wall["used"], wall["limit"]) == (2_282, 2_282)
+
+
 def test_pixels_of_a_frame(plans):
     (found,) = plans("qwen2_5_vl", 14_000, 14_000, 2, "--dialect", "vllm").values()
     wall = walls_of(found)["frame pixels"]

@@ -206,14 +206,16 @@ def test_a_different_belief_is_said():
     )
 
 
-def test_an_index_past_the_last_frame_is_the_last(tiny_model):
+def test_frames_past_the_end_of_the_file_are_left_out_by_vllm(tiny_model):
     encoder = Session(make_request(model=str(tiny_model("qwen3_vl")))).encoder
     planner = ServedPlanner(parse_dialect("vllm"), encoder, ServerOptions(), SamplingRequest())
     true = TrueSource(np.arange(40) / 10, 4.0)
     served = planner.plan(ServerSource(60, 10.0, 90, 120), true, SamplingRequest(), EncodeOptions())
-    assert served.server.frame_indices[-1] == 59
-    assert served.selection.frame_indices[-1] == 39
-    assert served.selection.pts_seconds[-1] == 3.9
+    asked = planner.server_plan(ServerSource(60, 10.0, 90, 120), SamplingRequest(), EncodeOptions()).frame_indices
+    assert asked[-1] == 59
+    np.testing.assert_array_equal(served.selection.frame_indices, asked[asked < 40])
+    assert served.encode.token_grid_thw[0] == -(-int((asked < 40).sum()) // 2)
+    assert "4 of its 12 frames are past the end of the file, and it leaves them out" in served.notes
 
 
 # ------------------------------------------------------------------------------------------------ names, refusals

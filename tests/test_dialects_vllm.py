@@ -204,6 +204,15 @@ def test_a_rate_at_the_sources_own_goes_back_to_two_a_second():
     assert len(vllm.qwen2_5_vl(source, QWEN25, ServerOptions(media_io={"fps": 10})).frame_indices) == 300
 
 
+def test_options_that_are_not_counted_with_are_said():
+    notes = vllm.option_notes(ServerOptions(media_io={"fsp": 2, "video_backend": "opencv"}, mm_processor={"fsp": 3}))
+    assert [note.split(" is ")[0].split(" may ")[0] for note in notes] == [
+        "fsp of media_io_kwargs",
+        "fsp of mm_processor_kwargs",
+        "video_backend opencv",
+    ]
+
+
 def test_a_request_wipes_the_servers_other_option():
     server = ServerOptions(media_io={"num_frames": 64, "fps": 2}, request={"fps": 1.0})
     assert vllm.loader_arguments(server) == {"fps": 1.0}

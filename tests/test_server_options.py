@@ -26,6 +26,9 @@ def test_a_whole_vllm_line():
         ("python -m vllm.entrypoints.openai.api_server --model X/Y", "X/Y"),
         ("vllm serve --model X/Y", "X/Y"),
         ("vllm serve X/Y --trust-remote-code", "X/Y"),
+        ("vllm serve --max-model-len 32k --trust-remote-code X/Y", "X/Y"),
+        ("/opt/venv/bin/vllm serve X/Y", "X/Y"),
+        ("docker run --gpus all vllm/vllm-openai:v0.33.0 --model X/Y", "X/Y"),
         ("python3 -m sglang.launch_server --model-path X/Y --context-length 8192", "X/Y"),
         ("sglang serve X/Y", "X/Y"),
     ],
@@ -44,6 +47,17 @@ def test_sglang_line():
     command = parse_server_command(line + " --context-length 1M")
     options = parse_server_options(command.dialect, **command.options)
     assert (options.mm_process, options.max_model_len) == ({"nframes": 8}, 2**20)
+
+
+def test_what_a_line_says_beside_its_options():
+    line = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES=1000 vllm serve X"
+    ((_, options),) = ServerRequest(server_cmd=line).resolve()
+    assert options.max_decoded_bytes == 1000
+    override = "sglang serve X --json-model-override-args '{\"video_pruning_rate\": 0.88}'"
+    ((_, options),) = ServerRequest(server_cmd=override).resolve()
+    assert options.video_pruning_rate == 0.88
+    with pytest.raises(UsageError, match="Expected evs, the rule that is counted here"):
+        parse_server_command("vllm serve X --video-pruning-rate 0.5 --video-pruning-method vidcom2")
 
 
 def test_scoped_processor_arguments_win():

@@ -44,5 +44,5 @@ def command(
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         job = BudgetJob(make_request(**request))
-        limit = one_of("--context", context, context_alias)
+        limit = job.context_of(one_of("--context", context, context_alias))
         render_fit(job.fit(subjects, fit_request(job.encoder, limit, max_tokens, reserve)), sink)

@@ -7,11 +7,18 @@ server and version each, which import nothing of the server.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 
-from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import (
+    PruningRate,
+    RefusedByServerError,
+    ServedModel,
+    ServerOptions,
+    ServerPlan,
+    ServerSource,
+)
 from evs_cli.errors import UsageError
 
 EVS = "evs"
@@ -65,6 +72,27 @@ class Dialect:
                 f"family's format. Expected --dialect {' or '.join(others)}."
             )
         return planners[rules]
+
+    def without_unreadable(
+        self, rules: str, plan: ServerPlan, source: ServerSource, model: ServedModel, options: ServerOptions, held: int
+    ) -> ServerPlan:
+        """The plan without the frames past the last of a file that holds ``held``: vLLM's loader leaves them out.
+
+        Raises:
+            RefusedByServerError: no frame is left, or fewer than the model takes.
+        """
+        readable = plan.frame_indices[plan.frame_indices < held]
+        if self.server != "vllm" or len(readable) == len(plan.frame_indices):
+            return plan
+        if not len(readable):
+            raise RefusedByServerError("none of the frames that the server asks for is in the file.")
+        frames: dict[str, Callable[..., ServerPlan]] = {}
+        for module in _MODULES[self.server]:
+            frames |= import_module(f"evs_cli.dialects.{module}").FRAME_PLANNERS
+        lost = len(plan.frame_indices) - len(readable)
+        note = f"{lost} of its {len(plan.frame_indices)} frames are past the end of the file, and it leaves them out"
+        again = frames[rules](source, model, options, readable, plan.rule)
+        return replace(again, notes=(*dict.fromkeys((*plan.notes, *again.notes)), note))
 
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
         """The rate it prunes a checkpoint's videos at."""

@@ -65,11 +65,13 @@ class ServerOptions:
     """Longest sequence, the answer included; None is the model's own."""
     max_num_batched_tokens: int | None = None
     """vLLM's ``--max-num-batched-tokens``; None is its default on a GPU of 80 GB."""
+    max_decoded_bytes: int | None = None
+    """vLLM's ``VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES``; None is its default."""
 
     def __post_init__(self) -> None:
         if self.video_pruning_rate is not None:
             check_pruning_rate(self.video_pruning_rate)
-        for name in ("max_model_len", "max_num_batched_tokens"):
+        for name in ("max_model_len", "max_num_batched_tokens", "max_decoded_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"Invalid {name} ({value}). Expected at least 1.")

@@ -29,8 +29,9 @@ def qwen2_num_frames(
     num_frames = math.floor(bounded / temporal_patch_size) * temporal_patch_size
     if num_frames < 1:
         raise RefusedByServerError(
-            f"a file of {source.num_frames} frame(s) holds no whole tubelet of {temporal_patch_size}, and the sampling "
-            "divides by the number of tubelets."
+            f"{min(source.num_frames, int(max_frames))} frame(s) at most, of the file or by max_frames, hold no whole "
+            f"tubelet of {temporal_patch_size}, and the sampling divides by their number.",
+            hint=f"Take a longer file, or max_frames {temporal_patch_size} and more.",
         )
     return num_frames
 

@@ -15,6 +15,7 @@ import numpy as np
 from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import GlmModel, PruningRate, QwenModel, ServedModel, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
+from evs_cli.dialects.vllm_0_33 import option_notes
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
@@ -103,7 +104,7 @@ class ServedPlanner:
         *,
         may_configure: bool = False,
     ) -> None:
-        rules, self.model = served_model(encoder)
+        self._rules, self.model = served_model(encoder)
         assert isinstance(encoder, VisionLanguageEncoder)
         if sampling.start_seconds is not None or sampling.end_seconds is not None:
             raise UsageError(
@@ -113,7 +114,7 @@ class ServedPlanner:
         self.dialect, self.encoder, self._options = dialect, encoder, options
         self._may_configure = may_configure
         self._known_ids: dict[str, list[int]] = {}
-        self._planner: Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan] = dialect.planner(rules)
+        self._planner: Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan] = dialect.planner(self._rules)
 
     def server_options(self, sampling: SamplingRequest, options: EncodeOptions) -> ServerOptions:
         """The server's options with what the user asks of the sampling and the size put in."""
@@ -129,18 +130,41 @@ class ServedPlanner:
         return replace(base, mm_process=_with_pixels({**base.mm_process, **configured}, pixels, self.model))
 
     @property
+    def profiled_model(self) -> ServedModel:
+        """The checkpoint with the pixel limits that the server was started with: vLLM expects images by them too."""
+        given = self._options.mm_processor
+        if not isinstance(self.model, QwenModel) or not given.keys() & {"size", "min_pixels", "max_pixels"}:
+            return self.model
+        size = given.get("size", {})
+        most = given.get("max_pixels", size.get("longest_edge"))
+        least = given.get("min_pixels", size.get("shortest_edge", self.model.min_pixels))
+        if most is None:
+            return replace(self.model, min_pixels=least)
+        return replace(self.model, min_pixels=least, max_pixels=most, image_max_pixels=most)
+
+    @property
     def pruning(self) -> PruningRate:
         """The rate the server prunes at, and who says so."""
         return self.dialect.pruning(self.model, self._options)
 
-    def server_plan(self, source: ServerSource, sampling: SamplingRequest, options: EncodeOptions) -> ServerPlan:
-        """What the server makes of a source.
+    def server_plan(
+        self,
+        source: ServerSource,
+        sampling: SamplingRequest,
+        options: EncodeOptions,
+        held_frames: int | None = None,
+    ) -> ServerPlan:
+        """What the server makes of a source, of whose frames the file holds ``held_frames``; None is all of them.
 
         Raises:
             RefusedByServerError: it would refuse the clip, or fail on it.
         """
         self.encoder.check_options(options)
-        return self._planner(source, self.model, self.server_options(sampling, options))
+        server_options = self.server_options(sampling, options)
+        plan = self._planner(source, self.model, server_options)
+        if held_frames is None:
+            return plan
+        return self.dialect.without_unreadable(self._rules, plan, source, self.model, server_options, held_frames)
 
     def plan(
         self, source: ServerSource, true: TrueSource, sampling: SamplingRequest, options: EncodeOptions
@@ -150,7 +174,7 @@ class ServedPlanner:
         Raises:
             RefusedByServerError: the server would refuse the clip, or fail on it.
         """
-        server = self.server_plan(source, sampling, options)
+        server = self.server_plan(source, sampling, options, len(true.pts_seconds))
         selection = self.selection(server, true)
         clip = Clip(source.height, source.width, selection.pts_seconds, true.duration_seconds)
         counts = [server.tokens_per_frame] * server.token_grid_thw[0]
@@ -164,7 +188,8 @@ class ServedPlanner:
             loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
         )
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
-        notes = (*dialect_notes, *source_notes(source, true), *server.notes)
+        asked = option_notes(self._options) if self.dialect.server == "vllm" else ()
+        notes = (*dialect_notes, *source_notes(source, true), *asked, *server.notes)
         outer = sum(len(self._ids(marker)) for marker in server.outer)
         return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from evs_cli.dialects import EVS_DIALECT, Dialect, parse_dialect, parse_dialects
@@ -15,6 +17,9 @@ from evs_cli.errors import UsageError
 
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 """Of vLLM's numbers."""
+_DECODED_BYTES = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
+_FLAGS = ("trust-remote-code", "enforce-eager", "enable-prefix-caching", "no-enable-prefix-caching")
+"""Options without a value that people put in front of a model."""
 _JSON_OPTIONS = ("media-io-kwargs", "mm-processor-kwargs", "mm-process-config")
 _OWNERS = {
     "media_io_kwargs": "vllm",
@@ -95,9 +100,10 @@ def parse_server_command(command: str) -> ServerCommand:
         words = shlex.split(command)
     except ValueError as error:
         raise UsageError(f"Invalid --server-cmd: {error}. Expected it as a shell takes it.") from error
-    if "vllm" in words:
-        dialect, rest = parse_dialect("vllm"), words[words.index("vllm") + 1 :]
-    elif any("vllm.entrypoints" in word for word in words):
+    programs = [Path(word).name for word in words]
+    if "vllm" in programs:
+        dialect, rest = parse_dialect("vllm"), words[programs.index("vllm") + 1 :]
+    elif any("vllm.entrypoints" in word or "vllm/vllm-openai" in word for word in words):
         dialect, rest = parse_dialect("vllm"), words
     elif any(word.startswith("sglang") for word in words):
         dialect, rest = parse_dialect("sglang"), words
@@ -115,7 +121,18 @@ def parse_server_command(command: str) -> ServerCommand:
         "context-length": "max_model_len",
         "max-num-batched-tokens": "max_num_batched_tokens",
     }
+    if given.get("video-pruning-method", "evs") != "evs":
+        raise UsageError(
+            f"Invalid --video-pruning-method {given['video-pruning-method']!r} of --server-cmd. Expected evs, the rule "
+            "that is counted here."
+        )
     options = {names[name]: value for name, value in given.items() if name in names}
+    environment = dict(word.split("=", 1) for word in words if re.fullmatch(r"[A-Z][A-Z0-9_]*=.*", word))
+    if _DECODED_BYTES in environment:
+        options["max_decoded_bytes"] = environment[_DECODED_BYTES]
+    overrides = _json_object("json_model_override_args", given.get("json-model-override-args"))
+    if "video_pruning_rate" in overrides:
+        options.setdefault("video_pruning_rate", overrides["video_pruning_rate"])
     model = given.get("model") or given.get("model-path") or _positional_model(rest)
     return ServerCommand(dialect, model, options)
 
@@ -129,6 +146,7 @@ def parse_server_options(
     video_pruning_rate: float | str | None = None,
     max_model_len: int | str | None = None,
     max_num_batched_tokens: int | str | None = None,
+    max_decoded_bytes: int | str | None = None,
     is_one_of_all: bool = False,
 ) -> ServerOptions:
     """The options of one server, from JSON and numbers as its command line takes them.
@@ -141,6 +159,7 @@ def parse_server_options(
         video_pruning_rate: share of the video tokens to drop.
         max_model_len: longest sequence.
         max_num_batched_tokens: vLLM's.
+        max_decoded_bytes: vLLM's, of its environment.
         is_one_of_all: whether every dialect is asked for, so that an option of another server is that server's.
 
     Raises:
@@ -159,6 +178,7 @@ def parse_server_options(
                 owner = _OWNERS.get(name, "vllm")
                 raise UsageError(f"{_flag(name)} has no effect on {dialect.name}. Expected it with --dialect {owner}.")
     return ServerOptions(
+        max_decoded_bytes=_length("max_decoded_bytes", max_decoded_bytes),
         media_io=_video_part("media_io_kwargs", media_io_kwargs if "media_io_kwargs" in own else None),
         mm_processor=_processor_part(mm_processor_kwargs if "mm_processor_kwargs" in own else None),
         mm_process=_video_part("mm_process_config", mm_process_config if "mm_process_config" in own else None),
@@ -208,8 +228,12 @@ def _positional_model(words: list[str]) -> str | None:
     """The model of ``vllm serve MODEL``."""
     if "serve" not in words:
         return None
-    behind = words[words.index("serve") + 1 :]
-    return behind[0] if behind and not behind[0].startswith("-") else None
+    behind = words[words.index("serve") :]
+    for before, word in itertools.pairwise(behind):
+        is_value = before.startswith("-") and "=" not in before and before.lstrip("-").replace("_", "-") not in _FLAGS
+        if not word.startswith("-") and not is_value:
+            return word
+    return None
 
 
 def _flag(name: str) -> str:

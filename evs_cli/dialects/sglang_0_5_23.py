@@ -40,6 +40,8 @@ FRAME_MIN_PIXELS = 128 * 28 * 28
 FRAME_MAX_PIXELS = 768 * 28 * 28
 VIDEO_MAX_PIXELS = int(128_000 * 28 * 28 * 0.9)
 """Of all frames together, before the division by their number; each frame's share is doubled."""
+CONTEXT_MARGIN = 7
+"""Ids of the context that no prompt gets: 6 are kept free, and one as long as the rest is refused too."""
 NEMOTRON_FPS = 2
 NEMOTRON_MAX_FRAMES = 128
 _OWN_KEYS = frozenset(("fps", "nframes", "min_frames", "max_frames", "min_pixels", "max_pixels", "total_pixels")) | {

@@ -203,6 +203,41 @@ FRAME_PLANNERS: Mapping[str, Callable[..., ServerPlan]] = {
 """Plans of frames that are settled, by the names of ``PLANNERS``."""
 
 
+_LOADER_KEYS = frozenset(
+    (
+        *("fps", "num_frames", "min_frames", "max_frames", "max_duration", "temporal_patch_size", "frame_recovery"),
+        *("backend", "video_backend", "num_ffmpeg_threads", "seek_mode", "device", "hw_decoders"),
+        *("max_width", "max_height", "pool_size", "timeout_sec"),
+    )
+)
+_PROCESSOR_KEYS = frozenset(
+    (
+        *("fps", "num_frames", "min_frames", "max_frames", "do_sample_frames", "size", "min_pixels", "max_pixels"),
+        *("cap_pixels_per_frame", "max_video_tokens", "device", "use_audio_in_video", "max_num_tiles"),
+    )
+)
+
+
+def option_notes(options: ServerOptions) -> tuple[str, ...]:
+    """Sentences on options that are not counted with: unknown ones, and another loader than the model's."""
+    parts = (
+        ("media_io_kwargs", options.media_io, _LOADER_KEYS),
+        ("mm_processor_kwargs", options.mm_processor, _PROCESSOR_KEYS),
+    )
+    notes = [
+        f"{key} of {name} is not known and not counted with: look for a slip in its name"
+        for name, given, known in parts
+        for key in given
+        if key not in known
+    ]
+    if "video_backend" in options.media_io:
+        notes.append(
+            f"video_backend {options.media_io['video_backend']} may sample by another rule than the model's own "
+            "loader, which is counted: leave it out, or set backend to choose the decoder alone"
+        )
+    return tuple(notes)
+
+
 def loader_arguments(options: ServerOptions) -> dict[str, Any]:
     """The loader's arguments: the server's, then the request's; giving one of fps and num_frames wipes the other."""
     merged = {**options.media_io, **options.request}

@@ -89,6 +89,7 @@ def glm_frames(
 
 
 PLANNERS = {"glm": glm}
+FRAME_PLANNERS = {"glm": glm_frames}
 
 
 def _samples_again(source: ServerSource, model: GlmModel, options: ServerOptions, loaded: Int64Array) -> bool:

@@ -66,3 +66,4 @@ def internvl_frames(
 
 
 PLANNERS = {"internvl": internvl}
+FRAME_PLANNERS = {"internvl": internvl_frames}

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from evs_cli.core.counts import compute_retained_tokens_count
+from evs_cli.dialects import sglang_0_5_23 as sglang
 from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.dialects.vllm_0_33_profile import profiled_item_tokens
 
+_RATE_FALLS_BEYOND_SECONDS = (30, 300)  # GLM-4.6V's
 _LONGEST_SECONDS = 24 * 3600  # a clip that passes at this length passes at any
 
 
@@ -129,15 +131,22 @@ def _limits(
     context = options.max_model_len or context_limit
     if context is not None:
         option = {"vllm": "--max-model-len", "sglang": "--context-length"}.get(server, "the model's own")
-        yield _Limit("context", lambda at: at.sequence_length, context - max(1, reserve), "tokens", option)
+        kept = max(reserve, 1 if server != "sglang" else sglang.CONTEXT_MARGIN)
+        yield _Limit("context", lambda at: at.sequence_length, context - kept, "tokens", option)
     if server != "vllm":
         return
     if context is not None:  # else the largest item the server expects is not known, nor what the cache holds
         batched = options.max_num_batched_tokens or vllm.MAX_NUM_BATCHED_TOKENS
-        cache = max(batched, profiled_item_tokens(planner.model, context))
+        cache = max(batched, profiled_item_tokens(planner.profiled_model, context))
         yield _Limit("encoder cache", lambda at: at.cached_tokens, cache, "tokens", "--max-num-batched-tokens")
     decoded = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
-    yield _Limit("decoded bytes", lambda at: at.decoded_bytes, vllm.MAX_DECODED_BYTES, "bytes", decoded)
+    yield _Limit(
+        "decoded bytes",
+        lambda at: at.decoded_bytes,
+        options.max_decoded_bytes or vllm.MAX_DECODED_BYTES,
+        "bytes",
+        decoded,
+    )
     pixels = "VLLM_MAX_IMAGE_PIXELS"
     yield _Limit(
         "frame pixels", lambda at: at.source.height * at.source.width, vllm.MAX_IMAGE_PIXELS, "pixels", pixels, False
@@ -147,7 +156,8 @@ def _limits(
 def _longest_seconds(at: PlannedAt, plan_at: Callable[[ServerSource], ServerPlan], limit: _Limit) -> float | None:
     """Seconds of the longest clip that passes; 0 where none does, None where any does or the rate is unknown.
 
-    Use grows with length but for rounding, so the border is found by doubling and halving.
+    Every shorter clip passes too. Use grows with length but for rounding, and but where a family's rate falls with it
+    (GLM-4.6V): the border is found by halving within the lengths of one rate, then by doubling and halving.
     """
     if not limit.grows:
         return None if limit.used(at) <= limit.most else 0.0
@@ -163,6 +173,14 @@ def _longest_seconds(at: PlannedAt, plan_at: Callable[[ServerSource], ServerPlan
             return True
 
     low, high = 0, source.num_frames
+    for seconds in _RATE_FALLS_BEYOND_SECONDS:
+        border = int(seconds * source.average_fps)
+        if border > low and not passes(border):
+            high = border
+            break
+        low = max(low, border)
+    else:
+        high = max(high, 2 * low)
     while passes(high):
         if high > _LONGEST_SECONDS * source.average_fps:
             return None

@@ -99,7 +99,7 @@ class VisionLanguageEncoder(VideoEncoder):
                     f"Invalid prompt: it holds {token}, which {self.source.name} reads as part of a video or image. "
                     "Expected plain text; evs puts the video in front of it."
                 )
-        if not getattr(self.processor, "chat_template", None):
+        if not self.has_chat_template:
             raise ModelError(
                 f"cannot build a prompt for {self.source.name}: it has no chat template.",
                 hint="Leave out --prompt; the sequence is then the video's part alone.",
@@ -213,6 +213,11 @@ class VisionLanguageEncoder(VideoEncoder):
             modality=self.modality,
             features_are_batched=self.features_are_batched,
         )
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the checkpoint says how a chat is written."""
+        return bool(getattr(self.processor, "chat_template", None))
 
     @property
     def spatial_merge_size(self) -> int:

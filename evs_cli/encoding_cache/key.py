@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from evs_cli.pipeline import EncodeSettings
     from evs_cli.session import SessionRequest
 
-_SERVER_LIMITS = ("video_pruning_rate", "max_model_len", "max_num_batched_tokens")  # no row depends on them
+_SERVER_LIMITS = (
+    "video_pruning_rate",
+    "max_model_len",
+    "max_num_batched_tokens",
+    "max_decoded_bytes",
+)  # no row depends on them
 KEY_VERSION = 1
 """Raised where what stands in a key changes its meaning."""
 CHOOSES_TOKENS = ("method", "min_dissimilarity", "seed")

@@ -94,4 +94,4 @@ def _next_step(report: CheckReport) -> str:
         return "Its chat template, or a system prompt of its own, is not the checkpoint's."
     if kinds == {"longest sequence"}:
         return "Plan with the server's own: --max-model-len."
-    return "Give the options the server was started with: --server-cmd 'vllm serve …'."
+    return "Give the options the server was started with: --server-cmd with its command line."
