@@ -6,11 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evs_cli.encoders.runtime import MOST_BATCH_FRAMES, Runtime
+from evs_cli.encoders.runtime import Runtime
 from evs_cli.memory import free_memory_bytes
 
 if TYPE_CHECKING:
     from evs_cli.encoded_video import ClipPlan
+
+MOST_BATCH_FRAMES = 16
+"""Frames a batch where the user names none and memory is not short: enough to fill an accelerator."""
+MOST_BATCH_FRAMES_CPU = 4
+"""As above on the CPU, whose cores few frames fill: what a layer gives then stays nearer in its caches, and in blocks that
+malloc hands out again, where those of 16 frames come from the system page by page, each time anew."""
 
 # Estimates, on the safe side: they settle powers of two, and a device that has less says so and gets half.
 _BATCHES_IN_FLIGHT = 4  # being decoded, waiting, being preprocessed, being encoded
@@ -30,7 +36,7 @@ class BatchSize:
 
 
 def choose_batch_size(plan: ClipPlan, runtime: Runtime) -> BatchSize:
-    """Frames a batch where the user names none: ``MOST_BATCH_FRAMES``, or a half, a quarter, … where memory is short.
+    """Frames a batch where the user names none: the most for the device, or a half, a quarter, … where memory is short.
 
     So the number is the same from run to run unless memory is short; it is in the provenance, as it may move embeddings
     within rounding.
@@ -41,9 +47,11 @@ def choose_batch_size(plan: ClipPlan, runtime: Runtime) -> BatchSize:
     patches = math.ceil(math.prod(plan.encode.model_grid_thw) / plan.clip.num_frames)
     on_device = patches * _PATCH_VALUES * runtime.dtype.itemsize
     needs = {"memory": (on_host, free_memory_bytes()), runtime.device: (on_device, _free_device_bytes(runtime))}
+    most = MOST_BATCH_FRAMES
     if runtime.device == "cpu":
         needs = {"memory": (on_host + on_device, free_memory_bytes())}
-    most = frames = MOST_BATCH_FRAMES
+        most = MOST_BATCH_FRAMES_CPU
+    frames = most
     short = None
     for name, (need_bytes, free_bytes) in needs.items():
         while free_bytes is not None and frames > 1 and frames * need_bytes * _FREE_SHARE > free_bytes:

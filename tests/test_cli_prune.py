@@ -229,9 +229,7 @@ def test_the_help_says_who_gains_by_reuse(evs):
     assert "slides and screen recordings gain, camera video does not" in told
 
 
-@pytest.mark.parametrize(
-    ("given", "frames"), [((), 16), (("--batch-frames", "auto"), 16), (("--batch-frames", "3"), 3)]
-)
+@pytest.mark.parametrize(("given", "frames"), [((), 4), (("--batch-frames", "auto"), 4), (("--batch-frames", "3"), 3)])
 def test_frames_a_batch_are_in_the_provenance(evs, tmp_path, given, frames):
     evs("prune", CROSSING, *FAST, *given, "-o", tmp_path / "out.pt")
     assert evs_cli.load(tmp_path / "out.pt").provenance["batch_frames"] == frames
@@ -239,7 +237,7 @@ def test_frames_a_batch_are_in_the_provenance(evs, tmp_path, given, frames):
 
 def test_verbose_says_what_was_chosen_and_why(evs):
     _, _, err = evs("prune", CROSSING, *FAST, "-v", "--device", "cpu")
-    for words in ("dtype float32 (auto: ", "threads: ", "16 frames a batch (auto: ", "encoding took "):
+    for words in ("dtype float32 (auto: ", "threads: ", "4 frames a batch (auto: ", "encoding took "):
         assert words in err
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from evs_cli import memory
-from evs_cli.memory import free_memory_bytes, give_back_large_blocks
+from evs_cli.memory import free_memory_bytes, keep_freed_blocks
 
 
 @pytest.fixture
@@ -48,8 +48,13 @@ def test_without_the_kernels_word_half_of_the_machine(machine):
     assert free_memory_bytes() > 2**28
 
 
-def test_large_blocks_are_given_back_where_the_c_library_can(monkeypatch):
+def test_freed_blocks_are_kept_where_the_c_library_can(monkeypatch):
     monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
-    assert give_back_large_blocks() == (platform.libc_ver()[0] == "glibc")
-    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "4096")
-    assert not give_back_large_blocks()
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    assert keep_freed_blocks() == (platform.libc_ver()[0] == "glibc")
+
+
+@pytest.mark.parametrize("name", ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"])
+def test_what_the_environment_says_of_freed_blocks_goes_before(monkeypatch, name):
+    monkeypatch.setenv(name, "4096")
+    assert not keep_freed_blocks()

@@ -16,7 +16,7 @@ from evs_cli._version import __version__
 from evs_cli.cli import bench, cache, check, encode, export, fit, models, plan, prune, show, sweep
 from evs_cli.console import OutputStyle, Sink
 from evs_cli.errors import EvsError
-from evs_cli.memory import give_back_large_blocks
+from evs_cli.memory import keep_freed_blocks
 
 _EPILOG = (
     "Exit codes: 0 ok, 1 failed (one of several videos, or unexpected), 2 usage, 3 video, 4 model, "
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     is_debug = "--debug" in arguments or os.environ.get("EVS_DEBUG", "").lower() not in ("", "0", "false", "no", "off")
     sink = Sink(OutputStyle(no_color="--no-color" in arguments))
-    give_back_large_blocks()
+    keep_freed_blocks()
     try:
         with warnings.catch_warnings():
             app(args=arguments, prog_name="evs")

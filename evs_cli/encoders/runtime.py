@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES = ("float32", "bfloat16", "float16")
-MOST_BATCH_FRAMES = 16
-"""Frames a batch where the user names none and memory is not short."""
 
 
 @dataclass(frozen=True)

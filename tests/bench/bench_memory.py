@@ -70,7 +70,7 @@ def run_case(case, video, num_frames, plain):
 
     from evs_cli import session
     from evs_cli.api import make_request
-    from evs_cli.memory import give_back_large_blocks
+    from evs_cli.memory import keep_freed_blocks
     from evs_cli.prune_job import plan_job, run_job
     from evs_cli.report.records import prune_record
 
@@ -84,7 +84,7 @@ def run_case(case, video, num_frames, plain):
             prune_plainly(session.Session(request), video, output)
             print(json.dumps({"peak": peak_bytes(), "rows": None}))
             return
-        give_back_large_blocks()  # as the program does
+        keep_freed_blocks()  # as the program does
         job = plan_job([video], RATE, str(output), overwrite=False, request=request)
         (outcome,) = run_job(job, session.SilentProgress())
         prune_record(outcome)
