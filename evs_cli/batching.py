@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 MOST_BATCH_FRAMES = 16
 """Frames a batch where the user names none and memory is not short: enough to fill an accelerator."""
 MOST_BATCH_FRAMES_CPU = 4
-"""As above on the CPU, whose cores few frames fill: what a layer gives then stays nearer in its caches, and in blocks that
-malloc hands out again, where those of 16 frames come from the system page by page, each time anew."""
+"""As above on the CPU, whose cores few frames fill: what a layer gives then stays nearer in its caches and in blocks
+that malloc hands out again, where those of 16 frames come from the system page by page, each time anew."""
 
 # Estimates, on the safe side: they settle powers of two, and a device that has less says so and gets half.
 _BATCHES_IN_FLIGHT = 4  # being decoded, waiting, being preprocessed, being encoded

@@ -95,3 +95,23 @@ def test_a_source_that_is_told_need_not_make_another_item():
 
     with Ahead(waiting(), on_close=cancelled.set) as ahead:
         assert next(ahead) == 0
+
+
+def test_an_item_that_takes_long_is_not_waited_for():
+    """Nothing can interrupt a step of a library; its thread ends behind the item."""
+    begun, may_end, made = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        may_end.wait(30)
+        made.append(0)
+        yield 0
+        made.append(1)  # nobody asks for it
+
+    with Ahead(slow()):
+        begun.wait(30)
+    (thread,) = threads()
+    assert made == []
+    may_end.set()
+    thread.join(30)
+    assert made == [0]
