@@ -1,6 +1,7 @@
 """What is no encoding, or not the one that was written, is refused in a sentence: on opening, or when it is read."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from test_artifact import make_pruned
 
 import evs_cli
 from evs_cli.encoding_file.container import read_header, write_header
+from evs_cli.encoding_file.digests import FRONT_KEY, front_digest
 from evs_cli.encoding_file.dtypes import NAMES, bytes_of
 from evs_cli.encoding_file.reader import holds_encoding, open_encoding
 from evs_cli.errors import ArtifactError
@@ -38,11 +40,17 @@ def parts(path):
     return record, {name: tensors[name] for name in read_header(content[8 : 8 + size]).entries}
 
 
+def is_rows(name):
+    return name in ("embeddings", "deepstack_embeddings.0")
+
+
 def put_together(path, record, tensors):
-    """The file of a record and tensors, however wrong they are."""
+    """The file of a record and tensors, however wrong they are, and of the digest that evs would write of them."""
     layout = [(name, NAMES[tensor.dtype], tuple(tensor.shape)) for name, tensor in tensors.items()]
+    metadata = {"evs": json.dumps(record)}
+    front = [bytes_of(tensor) for name, tensor in tensors.items() if not is_rows(name)]
     with path.open("wb") as file:
-        file.write(write_header({"evs": json.dumps(record)}, layout))
+        file.write(write_header({**metadata, FRONT_KEY: front_digest(metadata, layout, front)}, layout))
         for tensor in tensors.values():
             file.write(bytes_of(tensor))
 
@@ -129,7 +137,12 @@ CHANGES = {
     "model of text": (nested("provenance", "model", "x"), r"provenance\.model"),
     "no configuration": (nested("model", "config", None), r"model\.config"),
     "model with a rate of 1": (nested("model", "default_pruning_rate", 1), "default_pruning_rate"),
-    "model that tells nothing": (value("model", {}), r"model\.config"),
+    "model that tells nothing": (value("model", {}), r"model\.default_pruning_rate"),
+    "no word of the model's rate": (lambda record, tensors: record["model"].pop("default_pruning_rate"), "_rate"),
+    "a placeholder that no id is": (value("placeholder_token_id", 10**30), "placeholder"),
+    "frames that repeat, in words": (nested("provenance", "reused_frames", "x"), r"provenance\.reused_frames"),
+    "fewer frames that repeat than none": (nested("provenance", "reused_frames", -1), r"provenance\.reused_frames"),
+    "checksums of another length": (tensor("embeddings.crc32", lambda old: old[1:]), r"embeddings\.crc32"),
     "planned fewer frames": (nested("planned", "token_grid_thw", [3, 2, 3]), "planned"),
     "planned other places": (nested("planned", "token_grid_thw", [4, 2, 4]), "planned"),
     "planned fewer ids": (nested("planned", "sequence_length", 3), "planned"),
@@ -194,11 +207,32 @@ def test_a_tensor_that_no_encoding_holds(good):
 def test_rows_that_are_damaged_are_told_when_they_are_read(good):
     """Rows are not read before, so a file with a bad end serves the rates in front of it."""
     record, tensors = parts(good)
-    tensors["embeddings"][-1, 0] = float("nan")
+    tensors["embeddings"][-1, 0] += 1
     put_together(good, record, tensors)
-    refused(good, "embeddings hold NaN", read=True)
+    refused(good, "rows of embeddings are not those that were written", read=True)
     with open_encoding(good) as encoding:
         assert_same(encoding.at(0.5), encoded().prune(0.5))
+
+
+@pytest.mark.parametrize("store_dtype", [None, torch.bfloat16, torch.int8, torch.float8_e4m3fn])
+def test_a_single_bit_anywhere_is_told(tmp_path, store_dtype):
+    """Of a row when it is read, of everything else when the file is opened."""
+    good = tmp_path / "good.safetensors"
+    write(encoded(), good, store_dtype=store_dtype)
+    content = good.read_bytes()
+    _, tensors = parts(good)
+    rows_start = len(content) - sum(tensor.nbytes for name, tensor in tensors.items() if is_rows(name))
+    generator = np.random.default_rng(0)
+    places = [*range(8, rows_start, 7), *range(rows_start, len(content), 5)]
+    for place in places:
+        bad = bytearray(content)
+        bad[place] ^= 1 << int(generator.integers(8))
+        good.write_bytes(bad)
+        if place < rows_start:
+            with pytest.raises(ArtifactError):
+                open_encoding(good)
+        else:
+            refused(good, "are not those that were written", read=True)
 
 
 def test_a_newer_schema(good):
@@ -258,7 +292,7 @@ def test_a_pruned_video_and_an_encoding_are_told_apart(good, tmp_path):
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damage_anywhere_is_refused_in_words_or_harmless(tmp_path, data):
-    """Bytes changed, cut out or put in: ArtifactError, or a video that passes every check; never another error."""
+    """Bytes changed, cut out or put in: ArtifactError, or the video that was encoded; never another error."""
     good = tmp_path / "good.safetensors"
     if not good.exists():
         write(encoded(), good)
@@ -273,7 +307,7 @@ def test_damage_anywhere_is_refused_in_words_or_harmless(tmp_path, data):
     except ArtifactError as error:
         assert "\n" not in error.message  # noqa: PT017 - it need not be raised
         return
-    assert pruned.retained_tokens == 12
+    assert_same(pruned, encoded().prune(0.5))
 
 
 # Files elsewhere.
@@ -294,6 +328,26 @@ def test_a_scheme_that_is_not_known_or_not_installed():
         with pytest.raises(ArtifactError, match=words) as caught:
             open_encoding(url)
         assert "\n" not in caught.value.message
+
+
+def test_a_file_that_is_cut_while_it_is_open(good):
+    """Touching what is gone from under a memory map would end the program."""
+    with open_encoding(good) as encoding:
+        os.truncate(good, good.stat().st_size - 5000)
+        with pytest.raises(ArtifactError, match=r"full\.safetensors: it was cut while it was open"):
+            encoding.at(0.0)
+
+
+def test_a_server_that_does_not_answer_is_told_from_a_file_that_is_not_there(monkeypatch):
+    class Silent(fsspec.AbstractFileSystem):
+        protocol = "silent"
+
+        def info(self, path, **_):
+            raise FileNotFoundError(path) from ConnectionError("nobody listens there")
+
+    fsspec.register_implementation("silent", Silent, clobber=True)
+    with pytest.raises(ArtifactError, match=r"no such file \(nobody listens there\)"):
+        open_encoding("silent://full.safetensors")
 
 
 def test_a_file_that_breaks_off_on_the_way(good):

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import zlib
 
 import fsspec
 import pytest
@@ -170,7 +171,7 @@ def test_it_is_a_safetensors_file_with_rows_in_rank_order(tmp_path):
     path = tmp_path / "full.safetensors"
     write(encoded, path)
     with safe_open(path, framework="pt") as file:
-        assert set(file.metadata()) == {"evs"}
+        assert set(file.metadata()) == {"evs", "evs_front_sha256"}
         record = json.loads(file.metadata()["evs"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
     assert list(record) == sorted(record)
@@ -179,6 +180,8 @@ def test_it_is_a_safetensors_file_with_rows_in_rank_order(tmp_path):
     assert torch.equal(tensors["token_index"].long(), order)
     assert torch.equal(tensors["embeddings"], encoded.levels[0].reshape(30, 5)[order])
     assert torch.equal(tensors["deepstack_embeddings.0"], encoded.levels[1].reshape(30, 7)[order])
+    sums = [zlib.crc32(row.view(torch.uint8).numpy().tobytes()) for row in tensors["embeddings"]]
+    assert [number % 2**32 for number in tensors["embeddings.crc32"].tolist()] == sums
     assert torch.equal(tensors["dissimilarity"], encoded.ranking.dissimilarity.float())
     assert torch.equal(tensors["extra_embeddings"], encoded.extra_embeddings)
     assert (record["kind"], record["schema_version"]) == ("encoding", 1)
@@ -223,7 +226,7 @@ def test_nothing_is_left_beside_it(tmp_path):
 def test_a_disk_that_is_too_small_is_told_at_the_first_rows(tmp_path):
     levels = (torch.ones(1, 100, 100, 1000),)
     with (
-        pytest.raises(ArtifactError, match=r"rows need \d+\.\d GB on the way, \d+\.\d GB are free"),
+        pytest.raises(ArtifactError, match=r"rows need [\d,]+\.\d MB on the way, [\d,]+\.\d MB are free"),
         row_spool.RowSpool(tmp_path / "full.safetensors").expecting(10**7) as spool,
     ):
         spool.add(levels, torch.ones(1, 100, 100))

@@ -130,7 +130,8 @@ def test_the_main_level_alone(tmp_path):
         assert pruned.provenance == {**fresh.provenance, "stored": {"levels": "main"}}
         assert encoding.notes == ("the main level alone is stored, of 3.",)
     saved = (tmp_path / "all.safetensors").stat().st_size - (tmp_path / "main.safetensors").stat().st_size
-    assert saved == pytest.approx(24 * (6 + 7) * 4, abs=300)  # and what the header tells of two tensors
+    told = 600  # at most: what the header tells of four tensors
+    assert 0 <= saved - 24 * (6 + 7 + 2) * 4 < told  # rows and their checksums
 
 
 def test_one_level_is_all_there_is(tmp_path):

@@ -62,6 +62,9 @@ class LocalBytes:
 
     def read(self, start: int, end: int) -> memoryview:
         """See ``ByteSource.read``."""
+        if isinstance(self._map, mmap.mmap) and self._map.size() < end <= self.size_bytes:
+            # Bytes that are gone from under the map end the program when they are touched.
+            raise ArtifactError(f"cannot read {self.name}: it was cut while it was open.", hint="Copy it again.")
         return memoryview(self._map)[start:end]
 
     def close(self) -> None:
@@ -100,7 +103,9 @@ def _readable(path: str) -> Iterator[Any]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ArtifactError(f"cannot read {path}: no such file.") from error
+        # File systems of fsspec say so of a server that does not answer too, and why behind it.
+        reason = first_line(error.__cause__).rstrip(".") if isinstance(error.__cause__, Exception) else ""
+        raise ArtifactError(f"cannot read {path}: no such file{f' ({reason})' if reason else ''}.") from error
     except ImportError as error:
         raise ArtifactError(f"cannot read {path}: {first_line(error).rstrip('.')}.") from error
     except OSError as error:

@@ -18,6 +18,7 @@ from evs_cli.core.retention import Ranking
 from evs_cli.encoded_video import ClipCounts, EncodedClip
 from evs_cli.encoders.base import EncodePlan
 from evs_cli.encoding_file.container import TensorEntry
+from evs_cli.encoding_file.digests import CHECKSUM_SUFFIX
 from evs_cli.encoding_file.dtypes import DTYPES
 from evs_cli.encoding_file.record import INPUT_PREFIX, SCALE_SUFFIX, StoreFacts, level_name
 from evs_cli.encoding_file.stored_rows import StoreError, has_scales
@@ -88,7 +89,7 @@ def check_values(record: Mapping[str, Any]) -> None:
         need(key, is_triple, "three positive integers")
     need("frame_size", lambda value: is_triple([1, *value]) if isinstance(value, list) else False, "two integers")
     for key, least in _LEAST_INTEGERS.items():
-        need(key, partial(is_int_from, least), f"an integer of at least {least}")
+        need(key, partial(_is_int64_from, least), f"an integer of at least {least}")
     for key in _MAPPINGS:
         need(key, lambda value: isinstance(value, Mapping) and is_json(value), "an object of plain values")
     need("modality", lambda value: isinstance(value, str), "a string")
@@ -101,10 +102,17 @@ def check_values(record: Mapping[str, Any]) -> None:
     for part in ("model", "video"):
         found = record["provenance"].get(part, {})
         require(isinstance(found, Mapping), f"provenance.{part} is {describe(found)}, expected an object")
-    config, rate = record["model"].get("config"), record["model"].get("default_pruning_rate")
+    reused = record["provenance"].get("reused_frames", 0)
+    require(is_int_from(0, reused), f"provenance.reused_frames is {describe(reused)}")
+    require("default_pruning_rate" in record["model"], "model.default_pruning_rate is not told")
+    config, rate = record["model"].get("config"), record["model"]["default_pruning_rate"]
     require(isinstance(config, Mapping), f"model.config is {describe(config)}, expected an object")
     require(isinstance(record["model"].get("has_language_model"), bool), "model.has_language_model is not told")
     require(rate is None or (is_number(rate) and 0 <= rate < 1), f"model.default_pruning_rate is {describe(rate)}")
+
+
+def _is_int64_from(least: int, value: Any) -> bool:
+    return is_int_from(least, value) and value < 2**63
 
 
 def check_tensors(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], store: StoreFacts) -> None:
@@ -131,9 +139,10 @@ def check_tensors(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
     if "own_dissimilarity" in tensors:
         expected["own_dissimilarity"] = (grid, torch.float32)
     expected |= {name: ((length,), torch.int64) for name in tensors if name.startswith(INPUT_PREFIX)}
+    names = [level_name(level) for level in range(len(store.dims))]
+    expected |= {name + CHECKSUM_SUFFIX: ((total,), torch.int32) for name in names}
     if has_scales(getattr(torch, store.dtype)):
-        names = [level_name(level) + SCALE_SUFFIX for level in range(len(store.dims))]
-        expected |= dict.fromkeys(names, ((total,), torch.float32))
+        expected |= {name + SCALE_SUFFIX: ((total,), torch.float32) for name in names}
     if "position_ids" in tensors:
         shape = tuple(tensors["position_ids"].shape)
         expected["position_ids"] = (shape if shape == (3, length) else (length,), torch.int64)

@@ -19,6 +19,7 @@ from evs_cli.encoders.source import ModelSource
 from evs_cli.encoding_file.byte_source import ByteSource, is_url, open_bytes
 from evs_cli.encoding_file.checks import check_clip, check_store, check_tensors, check_values
 from evs_cli.encoding_file.container import LENGTH_BYTES, Header, TensorEntry, header_bytes, read_header
+from evs_cli.encoding_file.digests import CHECKSUM_SUFFIX, FRONT_KEY, front_digest, row_checksums
 from evs_cli.encoding_file.dtypes import DTYPES, tensor_of
 from evs_cli.encoding_file.record import SCALE_SUFFIX, SCHEMA_VERSION, StoredModel, level_name
 from evs_cli.encoding_file.row_reads import read_exactly, read_rows
@@ -47,7 +48,7 @@ class StoredVideo(EncodedClip):
         """See ``EncodedClip.rows_of``.
 
         Raises:
-            ArtifactError: they cannot be read, or hold NaN or infinite values.
+            ArtifactError: they cannot be read, or are not those that were written.
         """
         return self.read_rows(tokens, level)
 
@@ -72,13 +73,14 @@ class Encoding:
         """Of the whole file."""
         header, record = _read_record(source)
         try:
+            self._rows = {name: entry for name, entry in header.entries.items() if _is_rows(name)}
+            small = {name: entry for name, entry in header.entries.items() if name not in self._rows}
+            front = _read_front(source, header, small)
             check_values(record)
             num_frames, height, width = record["token_grid_thw"]
-            self._rows = {name: entry for name, entry in header.entries.items() if _is_rows(name)}
             self.store = check_store(record, self._rows, num_frames * height * width)
             """What the rows are."""
-            small = {name: entry for name, entry in header.entries.items() if name not in self._rows}
-            tensors = _read_small(source, small)
+            tensors = _tensors_in(front, small)
             check_tensors(record, tensors, self.store)
             clip = check_clip(record, tensors, self.store)
             self.video = StoredVideo(**vars(clip), read_rows=self._read_level, num_levels=len(self.store.dims))
@@ -90,6 +92,7 @@ class Encoding:
         self.front_bytes = sum(entry.size_bytes for entry in small.values()) + header.data_start
         """Bytes of header and small tensors, which every read needs."""
         self._scales = {name: tensors.get(name + SCALE_SUFFIX) for name in self._rows}
+        self._checksums = {name: tensors[name + CHECKSUM_SUFFIX] for name in self._rows}
         model = record["model"]
         named = record["provenance"].get("model", {})
         self.model = StoredModel(
@@ -114,8 +117,8 @@ class Encoding:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the user on what a rate of it lacks beside a fresh prune."""
-        notes = []
+        """Sentences for the user on what it lacks: frames of the video, or what a fresh prune would have."""
+        notes = [] if self.video.loss is None else [self.video.loss]
         if self.store.dtype != self.store.embedding_dtype:
             notes.append(f"rows are stored in {self.store.dtype}, and were encoded in {self.store.embedding_dtype}.")
         if len(self.store.dims) < self.store.num_model_levels:
@@ -153,15 +156,14 @@ class Encoding:
         """``(n, D)`` rows of tokens ``(n,)``, in the dtype they were encoded in."""
         ranks = self.ranking.rank.flatten()[tokens]
         name = level_name(level)
-        scales = self._scales[name]
-        stored = StoredRows(read_rows(self._source, self._rows[name], ranks), None if scales is None else scales[ranks])
-        rows = stored.restored(getattr(torch, self.store.embedding_dtype))
-        if not bool(rows.isfinite().all()):
+        values, scales = read_rows(self._source, self._rows[name], ranks), self._scales[name]
+        if not torch.equal(row_checksums(values), self._checksums[name][ranks]):
             raise ArtifactError(
-                f"cannot use {self.name}: {name} hold NaN or infinite values.",
+                f"cannot use {self.name}: rows of {name} are not those that were written.",
                 hint="It is damaged or was changed; encode the video again.",
             )
-        return rows
+        stored = StoredRows(values, None if scales is None else scales[ranks])
+        return stored.restored(getattr(torch, self.store.embedding_dtype))
 
 
 def open_encoding(path: str | os.PathLike[str]) -> Encoding:
@@ -251,17 +253,31 @@ def _read_record(source: ByteSource) -> tuple[Header, dict[str, Any]]:
 
 
 def _is_rows(name: str) -> bool:
-    return name == level_name(0) or (name.startswith(level_name(1)[:-1]) and not name.endswith(SCALE_SUFFIX))
+    is_further = name.startswith(level_name(1)[:-1]) and not name.endswith((SCALE_SUFFIX, CHECKSUM_SUFFIX))
+    return name == level_name(0) or is_further
 
 
-def _read_small(source: ByteSource, entries: Mapping[str, TensorEntry]) -> dict[str, torch.Tensor]:
-    """The tensors of ``entries``, which lie side by side, in one read."""
+def _read_front(source: ByteSource, header: Header, entries: Mapping[str, TensorEntry]) -> memoryview:
+    """The bytes of ``entries``, which lie side by side behind the header, in one read.
+
+    Raises:
+        Fault: they or the header are not what was written.
+    """
     require(bool(entries), "there are no tensors beside the rows")
-    start, end = min(entry.start for entry in entries.values()), max(entry.end for entry in entries.values())
-    require(end - start == sum(entry.size_bytes for entry in entries.values()), "the rows do not come last")
-    data = read_exactly(source, start, end)
-    tensors = {}
+    end = max(entry.end for entry in entries.values())
+    size_bytes = sum(entry.size_bytes for entry in entries.values())
+    require(end == header.data_start + size_bytes, "the rows do not come last")
+    data = read_exactly(source, header.data_start, end)
+    layout = [(entry.name, entry.dtype, entry.shape) for entry in header.entries.values()]
+    is_whole = front_digest(header.metadata, layout, [data]) == header.metadata.get(FRONT_KEY)
+    require(is_whole, "what stands before its rows is not what was written")
+    return data
+
+
+def _tensors_in(front: memoryview, entries: Mapping[str, TensorEntry]) -> dict[str, torch.Tensor]:
+    """The tensors of ``entries``, whose bytes stand side by side in ``front``."""
+    tensors, start = {}, min(entry.start for entry in entries.values())
     for name, entry in entries.items():
         require(entry.dtype in DTYPES, f"{name} is {entry.dtype}, which no encoding holds")
-        tensors[name] = tensor_of(data[entry.start - start : entry.end - start], DTYPES[entry.dtype], entry.shape)
+        tensors[name] = tensor_of(front[entry.start - start : entry.end - start], DTYPES[entry.dtype], entry.shape)
     return tensors

@@ -1,7 +1,8 @@
 """Rows on disk as they are encoded, in the order of time, until all are ranked and can be put into rank order.
 
 In: tokens from a ``TokenSink``'s caller. Out: rows in any order, a block at a time. Memory does not grow with the video
-but for a scale a row, where the store dtype has one; the disk holds the rows twice until the file is written.
+but for a checksum a row, and a scale where the store dtype has one; the disk holds the rows twice until the file is
+written.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 import torch
 
 from evs_cli.core.gathered import Gathered
+from evs_cli.encoding_file.digests import row_checksums
 from evs_cli.encoding_file.dtypes import bytes_of
 from evs_cli.encoding_file.stored_rows import RowStore, StoreError
 from evs_cli.errors import ArtifactError
@@ -48,6 +50,7 @@ class RowSpool:
         self.dims: list[int] = []
         """D of each stored level."""
         self._scales: list[Gathered] = []
+        self._checksums: list[Gathered] = []
         self.embedding_dtype: torch.dtype | None = None
         """Of the rows as they came; None before any."""
         self.num_rows = 0
@@ -75,14 +78,15 @@ class RowSpool:
         stored_levels = levels[:1] if self._main_only else levels
         if not self._files:
             self._open(levels, stored_levels)
-        for level, file, store, scales in zip(stored_levels, self._files, self.stores, self._scales, strict=True):
+        for number, (level, file, store) in enumerate(zip(stored_levels, self._files, self.stores, strict=True)):
             stored = store.store(level.reshape(-1, level.shape[-1]))
             try:
                 _write_all(file, bytes_of(stored.values))
             except OSError as error:
                 raise unwritable(self._target, error) from error
+            self._checksums[number].append(row_checksums(stored.values))
             if stored.scales is not None:
-                scales.append(stored.scales)
+                self._scales[number].append(stored.scales)
         self.num_rows += levels[0].shape[:3].numel()
 
     def _open(self, levels: tuple[torch.Tensor, ...], stored_levels: tuple[torch.Tensor, ...]) -> None:
@@ -101,6 +105,7 @@ class RowSpool:
             raise unwritable(self._target, error) from error
         self.stores = [RowStore(dtype) for _ in stored_levels]
         self._scales = [Gathered(num_rows) for _ in stored_levels]
+        self._checksums = [Gathered(num_rows) for _ in stored_levels]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -114,6 +119,10 @@ class RowSpool:
     def scales(self, level: int, order: torch.Tensor) -> torch.Tensor | None:
         """(N,) float32 scales of a level's rows in ``order``; None where its dtype has none."""
         return self._scales[level].rows[order] if len(self._scales[level]) else None
+
+    def checksums(self, level: int, order: torch.Tensor) -> torch.Tensor:
+        """(N,) int32 checksums of a level's rows in ``order``; see ``digests``."""
+        return self._checksums[level].rows[order]
 
     def blocks(self, level: int, order: torch.Tensor) -> Iterator[memoryview]:
         """The bytes of a level's rows in ``order``, block by block; a block is valid until the next.
@@ -155,7 +164,8 @@ def _fill(file: IO[bytes], view: memoryview) -> None:
 def _check_space(target: Path, size_bytes: int) -> None:
     free = shutil.disk_usage(target.parent).free
     if size_bytes > free:
+        need, there = f"{size_bytes / 1e6:,.1f} MB", f"{free / 1e6:,.1f} MB"
         raise ArtifactError(
-            f"cannot write {target}: its rows need {size_bytes / 1e9:.1f} GB on the way, {free / 1e9:.1f} GB are free.",
+            f"cannot write {target}: its rows need {need} on the way, {there} are free.",
             hint="Store less (--store-dtype int8, --levels main, fewer frames), or write to another disk.",
         )

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from evs_cli.encoding_file.container import write_header
+from evs_cli.encoding_file.digests import CHECKSUM_SUFFIX, FRONT_KEY, front_digest
 from evs_cli.encoding_file.dtypes import NAMES, bytes_of
 from evs_cli.encoding_file.record import SCALE_SUFFIX, StoredModel, StoreFacts, level_name, small_tensors, to_record
 from evs_cli.file_kinds import METADATA_KEY
@@ -71,13 +72,16 @@ class EncodingDraft:
             scales = spool.scales(level, order)
             if scales is not None:
                 front[level_name(level) + SCALE_SUFFIX] = scales
+            front[level_name(level) + CHECKSUM_SUFFIX] = spool.checksums(level, order)
         # Large items first, and rows last: then every tensor lies at a multiple of its items.
         self._front = dict(sorted(front.items(), key=lambda item: (-item[1].element_size(), item[0])))
         rows = [(level_name(level), NAMES[spool.dtype], (len(order), dim)) for level, dim in enumerate(spool.dims)]
         record = to_record(clip, store_facts(spool), model)
         text = json.dumps(record, sort_keys=True, allow_nan=False, separators=(",", ":"))
         layout = [*((name, NAMES[tensor.dtype], tuple(tensor.shape)) for name, tensor in self._front.items()), *rows]
-        self._header = write_header({**beside, METADATA_KEY: text}, layout)
+        metadata = {**beside, METADATA_KEY: text}
+        metadata[FRONT_KEY] = front_digest(metadata, layout, map(bytes_of, self._front.values()))
+        self._header = write_header(metadata, layout)
         row_bytes = sum(spool.dims) * spool.dtype.itemsize
         small_bytes = sum(tensor.nbytes for tensor in self._front.values())
         self.size_bytes: int = len(self._header) + small_bytes + len(order) * row_bytes
