@@ -6,7 +6,8 @@ import contextlib
 import gc
 import os
 import sys
-import threading
+
+from evs_cli import interrupt
 
 _ALLOCATIONS_A_COLLECTION = 50_000  # Python's own is 700 to 2,000
 
@@ -19,6 +20,7 @@ def main() -> int:
     rarer here, and the last one is left out.
     """
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
+    interrupt.watch()
     try:
         from evs_cli.cli.app import main as run
 
@@ -27,7 +29,7 @@ def main() -> int:
         sys.stderr.write("Interrupted.\n")
         code = 130
     gc.freeze()
-    if code == 130 and threading.active_count() > 1:  # a batch is still being preprocessed, which Python would wait for
+    if code == 130:  # now: Python would wait for a batch that is still being preprocessed, and end by a signal at times
         with contextlib.suppress(OSError):  # of a pipe that nobody reads any more
             sys.stdout.flush()
         os._exit(code)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
+from evs_cli import interrupt
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
@@ -161,7 +163,7 @@ class Sink:
 
 
 class TerminalProgress:
-    """A ``pipeline.Progress`` on the terminal."""
+    """A ``pipeline.Progress`` on the terminal. A Ctrl-C that was dropped on the way is raised when it moves on."""
 
     def __init__(self, bar: RichProgress, sink: Sink) -> None:
         self._bar, self._sink = bar, sink
@@ -172,6 +174,7 @@ class TerminalProgress:
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Show a new step in place of the one before."""
+        interrupt.raise_if_asked()
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._total, self._done, self._start = total, 0, time.monotonic()
@@ -179,6 +182,7 @@ class TerminalProgress:
 
     def advance(self, units: int) -> None:
         """Move on, and say how far it is and how long the rest will take."""
+        interrupt.raise_if_asked()
         if self._task is None or self._total is None:
             return
         self._done += units

@@ -16,7 +16,10 @@ PACKAGE = ROOT / "evs_cli"
 
 # Design, section 3: imports go down this list of parts of evs_cli, from the last line to the first.
 LAYERS = (
-    {"_version", "errors", "progress", "output_file", "memory", "machine", "overlap", "record_checks", "file_kinds"},
+    {
+        *("_version", "errors", "progress", "output_file", "memory", "machine", "overlap", "record_checks"),
+        *("file_kinds", "interrupt"),
+    },
     {"core"},
     {"video", "encoders"},
     {"dialects"},

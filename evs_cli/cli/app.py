@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from evs_cli import interrupt
 from evs_cli._version import __version__
 from evs_cli.cli import bench, cache, check, encode, export, fit, models, plan, prune, show, sweep
 from evs_cli.console import OutputStyle, Sink
@@ -73,8 +74,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     sink = Sink(OutputStyle(no_color="--no-color" in arguments))
     keep_freed_blocks()
     try:
-        with warnings.catch_warnings():
-            app(args=arguments, prog_name="evs")
+        try:
+            with warnings.catch_warnings():
+                app(args=arguments, prog_name="evs")
+        except Exception:
+            interrupt.raise_if_asked()  # what it broke on its way is no error of its own
+            raise
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         if code == 130:
