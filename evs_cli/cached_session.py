@@ -155,6 +155,8 @@ class CachedSession(Session):
         self.progress.detail(
             f"cache: hit for {name}: entry {path.stem[:NAME_DIGITS]}; no frame is encoded and no weights are loaded"
         )
+        if encoding.video.loss is not None:
+            self.progress.notice(f"{name}: {encoding.video.loss}")
         return self._as_asked(replace(encoding.video, read_rows=read_rows), source)
 
     def _why_missed(self, key: EncodingKey) -> str:

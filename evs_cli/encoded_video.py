@@ -73,6 +73,11 @@ class ClipCounts:
         }
 
 
+def lost_frames_sentence(num_lost: int, num_sampled: int) -> str:
+    """What to tell of sampled frames that did not decode."""
+    return f"{num_lost} of {num_sampled} sampled frames do not decode and are left out."
+
+
 @dataclass(frozen=True, eq=False)
 class EncodedClip:
     """What an encoding tells but for its rows; with the rows a rate keeps, ``assemble`` makes the pruned video."""
@@ -94,6 +99,12 @@ class EncodedClip:
     """Positions of the unpruned sequence."""
     provenance: Mapping[str, Any]
     timings_seconds: Mapping[str, float]
+
+    @property
+    def loss(self) -> str | None:
+        """A sentence on sampled frames that did not decode; None where all did."""
+        lost = self.planned.num_sampled_frames - len(self.actual.pts_seconds)
+        return lost_frames_sentence(lost, self.planned.num_sampled_frames) if lost else None
 
     def tokens_moved_by_score_dtype(self, q: float) -> int | None:
         """Tokens kept at rate q that the embeddings' own dtype would have dropped; None where it scored itself."""

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 from evs_cli.dialects import EVS
 from evs_cli.dialects.served import TrueSource, server_source
 from evs_cli.encode_run import EncodeRun
-from evs_cli.encoded_video import ClipCounts, ClipPlan, EncodedClip, EncodedVideo, RetainedVideo
+from evs_cli.encoded_video import (
+    ClipCounts,
+    ClipPlan,
+    EncodedClip,
+    EncodedVideo,
+    RetainedVideo,
+    lost_frames_sentence,
+)
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
 from evs_cli.encoders.runtime import Runtime
 from evs_cli.errors import ModelError, UsageError, VideoError
@@ -172,14 +179,15 @@ def encode_clip(
     run.consume()
     actual = plan.encode
     if len(run.positions) < len(plan.selection.frame_indices):
-        lost = f"{len(plan.selection.frame_indices) - len(run.positions)} of {len(plan.selection.frame_indices)}"
+        num_sampled = len(plan.selection.frame_indices)
+        lost = num_sampled - len(run.positions)
         if plan.dialect != EVS:
             raise VideoError(
-                f"{lost} sampled frames of {plan.video.name} do not decode: what {plan.dialect} would make of the rest "
-                "is not known.",
+                f"{lost} of {num_sampled} sampled frames of {plan.video.name} do not decode: what {plan.dialect} would "
+                "make of the rest is not known.",
                 hint="Mend the file, or take --dialect evs, which leaves them out.",
             )
-        progress.notice(f"{lost} sampled frames do not decode and are left out.")
+        progress.notice(f"{plan.video.name}: {lost_frames_sentence(lost, num_sampled)}")
         clip = Clip(plan.clip.height, plan.clip.width, plan.clip.pts_seconds[run.positions], plan.clip.window_seconds)
         actual = encoder.plan(clip, options, frame_size=plan.encode.frame_size)
     ranking = run.ranking()

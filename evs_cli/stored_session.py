@@ -53,7 +53,7 @@ class StoredSession:
 
         _refuse_settled(request)
         if uses_cache:
-            raise _no_effect("--cache")
+            raise no_effect("--cache")
         self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
         self._progress = progress
 
@@ -89,10 +89,11 @@ def _refuse_settled(request: SessionRequest) -> None:
             name = field.name
             if name in (*RULE_OPTIONS, "sampling", "options") or getattr(part, name) == getattr(unasked, name):
                 continue
-            raise _no_effect(_FLAGS.get(name, "--" + name.replace("_", "-")))
+            raise no_effect(_FLAGS.get(name, "--" + name.replace("_", "-")))
 
 
-def _no_effect(flag: str) -> UsageError:
+def no_effect(flag: str) -> UsageError:
+    """The error of an option that an encoding has settled."""
     return UsageError(
         f"{flag} has no effect on an encoding, whose frames are sampled and encoded already. Expected none but "
         "--q, --keep, --method, --min-dissimilarity and --seed; or give the video."

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from encodings_made import assert_same, make_encoded, write
+from test_pipeline import damaged_clip
 
 from evs_cli.api import make_request
 from evs_cli.cached_session import CachedSession
@@ -230,6 +231,17 @@ def test_a_miss_gives_what_no_cache_gives(cache, request_of, fresh):
     assert list(cache.folder.glob(".*")) == []
 
 
+def test_a_hit_tells_of_frames_that_do_not_decode(cache, request_of, tmp_path_factory):
+    video = damaged_clip(tmp_path_factory.getbasetemp())
+    words = []
+    for _ in range(2):
+        watcher = SilentProgress()
+        watcher.notice = words.append
+        CachedSession(request_of(num_frames=20), watcher, cache).score(video)
+    assert len(cache.entries()) == 1
+    assert words[0] == words[-1] == f"{video.name}: 5 of 20 sampled frames do not decode and are left out."
+
+
 def test_an_entry_has_the_name_the_video_has_now(filled, request_of, tmp_path, no_work):
     copy = tmp_path / "copy.mp4"
     copy.write_bytes(CROSSING.read_bytes())
@@ -388,7 +400,7 @@ def test_many_writers_keep_the_limit_and_leave_whole_files(tmp_path):
                 path = cache.path_of(f"{index:064x}")
                 cache.make_room(size)
                 write(make_encoded(), path)
-                cache.make_room(0, keep=path)
+                cache.make_room(size, path)
         except Exception as error:
             failures.append(error)
 
@@ -429,8 +441,16 @@ def test_the_least_recently_used_go_first(tmp_path):
     cache.touch(cache.folder / "c.safetensors")
     assert [entry.name for entry in cache.make_room(300)] == ["d"]
     assert names(cache) == ["c"]
-    assert cache.make_room(400, keep=cache.folder / "c.safetensors") == []
+    assert cache.make_room(400, cache.folder / "c.safetensors") == []
     assert [entry.name for entry in cache.make_room(400)] == ["c"]
+
+
+def test_an_entry_that_replaces_its_like_pushes_no_other_out(tmp_path):
+    """As of two programs that write the same entry at once."""
+    cache = EncodingCache(tmp_path, 250)
+    put(cache, "ab")
+    assert cache.make_room(100, cache.folder / "b.safetensors") == []
+    assert [entry.name for entry in cache.make_room(200, cache.folder / "b.safetensors")] == ["a"]
 
 
 def test_a_hit_counts_as_a_use(filled, request_of):

@@ -12,6 +12,7 @@ from test_imports import run_evs
 from test_pipeline import damaged_clip
 
 import evs_cli
+from evs_cli.errors import UsageError
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 CROSSING, PAN, CUTS = (str(SAMPLES / f"{name}.mp4") for name in ("crossing", "pan", "cuts"))
@@ -82,6 +83,8 @@ def test_a_damaged_video(evs, tmp_path, tmp_path_factory):
     pruned = evs_cli.load(tmp_path / "read.pt")
     assert pruned.planned["num_sampled_frames"] == 20
     assert pruned.actual["num_sampled_frames"] == 15
+    with evs_cli.open_encoding(tmp_path / "encoding.safetensors") as encoding:
+        assert encoding.notes == ("5 of 20 sampled frames do not decode and are left out.",)
 
 
 def test_two_runs_are_the_same_bytes(evs, tmp_path):
@@ -156,7 +159,10 @@ def test_levels_main_leaves_deepstack_out(evs, tmp_path, tiny_model):
     code, out, _ = evs(*arguments, "--levels", "main")
     assert code == 0
     assert "2 further levels left out" in out
-    assert evs_cli.open_encoding(path).at(0.5).deepstack_embeddings == ()
+    pruned = evs_cli.open_encoding(path).at(0.5)
+    assert pruned.deepstack_embeddings == ()
+    with pytest.raises(UsageError, match=r"of the main level alone.*--levels all"):
+        pruned.model_inputs()
 
 
 def test_encode_as_csv(evs, tmp_path):
@@ -281,6 +287,14 @@ def test_the_environment_is_nothing_that_was_asked(evs, full, monkeypatch, no_wo
         ("--no-reuse",),
         ("--revision", "main"),
         ("--trust-remote-code",),
+        # Defaults are as much without effect as other values.
+        ("--model", "dinov2-small"),
+        ("--decoder", "pyav"),
+        ("--reuse",),
+        ("--batch-frames", "auto"),
+        ("--dialect", "evs"),
+        ("--no-cap",),
+        ("--media-io-kwargs", "{}"),
     ],
     ids=" ".join,
 )

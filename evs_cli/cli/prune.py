@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import typer
+
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_model, with_output, without_environment
+from evs_cli.cli.shared import for_encodings, with_model, with_output
 from evs_cli.cli.values import one_of, printed_parts, pruning_rate
 from evs_cli.console import Sink
 
@@ -22,6 +24,7 @@ EXAMPLES = (
 @with_output
 @with_model
 def command(
+    ctx: typer.Context,
     videos: o.Inputs,
     request: dict[str, Any],
     sink: Sink,
@@ -52,7 +55,7 @@ def command(
         from evs_cli.stored_session import are_encodings
 
         if are_encodings(videos):
-            request = without_environment(request)
+            request = for_encodings(request, ctx)
         job = plan_job(
             videos,
             rate,

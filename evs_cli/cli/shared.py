@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import typer
 
 from evs_cli.cli import options as o
 from evs_cli.cli.values import frames_a_batch
@@ -127,14 +128,22 @@ def _run_request(*, batch_frames: str, **values: Any) -> dict[str, Any]:
     return {**values, "batch_frames": frames_a_batch(batch_frames)}
 
 
-def without_environment(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a request asks for but for what the environment asks: of that an encoding in place of a video is free."""
-    variables = {"model": "EVS_MODEL", "device": "EVS_DEVICE"}
-    return {
-        name: value
-        for name, value in request.items()
-        if name not in variables or value != os.environ.get(variables[name])
-    }
+def for_encodings(request: Mapping[str, Any], context: typer.Context) -> dict[str, Any]:
+    """What of a request means something to an encoding in place of a video; the environment's word means nothing to it.
+
+    Raises:
+        UsageError: an option on the command line that the encoding has settled, whatever its value.
+    """
+    from evs_cli.stored_session import RULE_OPTIONS, no_effect
+
+    settled = {*_SOURCE, *_SERVER, *_RUN}.difference(RULE_OPTIONS)
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in settled and source is not None and source.name == "COMMANDLINE":
+            is_off = context.params.get(parameter.name) is False
+            flags = (parameter.secondary_opts if is_off else ()) or parameter.opts
+            raise no_effect(next(flag for flag in flags if flag.startswith("--")))
+    return {name: request[name] for name in RULE_OPTIONS}
 
 
 def _gathering(
@@ -152,10 +161,15 @@ def _gathering(
         *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
         *_parameters(behind),
     ]
-    call.__doc__ = command.__doc__
+    call.__doc__ = _unwrapped(command.__doc__ or "")
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     return call
+
+
+def _unwrapped(text: str) -> str:
+    """A docstring, each paragraph on one line: Typer wraps lines to the terminal, and keeps the breaks it finds."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
 
 
 def _parameters(added: Options) -> list[inspect.Parameter]:

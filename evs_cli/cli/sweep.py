@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import typer
+
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_models, with_output, without_environment
+from evs_cli.cli.shared import for_encodings, with_models, with_output
 from evs_cli.cli.values import one_of
 from evs_cli.console import Sink
 from evs_cli.errors import UsageError
@@ -23,6 +25,7 @@ EXAMPLES = (
 @with_output
 @with_models
 def command(
+    ctx: typer.Context,
     request: dict[str, Any],
     sink: Sink,
     videos: o.Inputs,
@@ -61,14 +64,13 @@ def command(
         picture = None if plot is None else Path(plot)
         if picture is not None:
             check_plot_path(picture, overwrite=force)
-        named = request.pop("model")
         if are_encodings(videos):
-            request = without_environment(request)
-            models = named or [DEFAULT_MODEL]
+            request = for_encodings(request, ctx)
+            models = [DEFAULT_MODEL]
             if dry_run:
                 raise UsageError("--dry-run has no effect on an encoding, which is swept without any work. Leave it.")
         else:
-            models = named or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
+            models = request.pop("model") or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
         requests = [make_request(model=model, **request) for model in models]
         limit = one_of("--context", context, context_alias)
         if dry_run:

@@ -82,10 +82,10 @@ class EntrySpool:
         self.fault = self._size_fault(draft.size_bytes)
         if self.fault is not None:
             return []
-        removed = self._cache.make_room(draft.size_bytes, keep=self.path)
+        removed = self._cache.make_room(draft.size_bytes, self.path)
         try:
             draft.write(self.path)
         except ArtifactError as error:
             self.fault = error.message.rstrip(".")
-        removed += self._cache.make_room(0, keep=self.path)  # for what others wrote meanwhile
+        removed += self._cache.make_room(draft.size_bytes, self.path)  # for what others wrote meanwhile
         return [entry.name for entry in removed]

@@ -107,20 +107,20 @@ class EncodingCache:
             return False
         return True
 
-    def make_room(self, size_bytes: int, *, keep: Path | None = None) -> list[CacheEntry]:
-        """Remove the least recently used entries until ``size_bytes`` more fit; what was removed.
+    def make_room(self, size_bytes: int, keep: Path | None = None) -> list[CacheEntry]:
+        """Remove the least recently used of the other entries until one of ``size_bytes`` fits; what was removed.
 
         Args:
-            size_bytes: of the file to come; 0 only keeps to the limit.
-            keep: an entry that stays.
+            size_bytes: of the entry that stays or is to come.
+            keep: its path; None where it has no place yet.
         """
         self._sweep_abandoned()
-        entries = self.entries()
+        entries = [entry for entry in self.entries() if entry.path != keep]
         taken, removed = sum(entry.size_bytes for entry in entries), []
         for entry in reversed(entries):
             if taken + size_bytes <= self.limit_bytes:
                 break
-            if entry.path != keep and self.remove(entry.path):
+            if self.remove(entry.path):
                 taken -= entry.size_bytes
                 removed.append(entry)
         return removed
