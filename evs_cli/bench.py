@@ -19,7 +19,7 @@ from evs_cli._version import __version__
 from evs_cli.encoders.runtime import Runtime, synchronise
 from evs_cli.errors import UsageError
 from evs_cli.machine import core_count, peak_memory_bytes, processor_name
-from evs_cli.progress import Progress
+from evs_cli.progress import Progress, SilentProgress, ToldOnce
 from evs_cli.session import Session, SessionRequest, opened
 from evs_cli.video.source import VideoSource, source_name
 
@@ -120,7 +120,7 @@ def run_bench(
     """
     if repeats < 1:
         raise UsageError(f"Invalid repeats ({repeats}). Expected at least 1.")
-    session = Session(request, progress)
+    session = Session(request, ToldOnce(progress or SilentProgress()))
     with _opened_or_drawn(video, session.progress) as source:
         return _measure(source, session, repeats)
 

@@ -18,3 +18,8 @@ def is_own_file(path: object) -> bool:
         return False
     name = os.fspath(path).partition("?")[0] if "://" in str(path) else os.fspath(path)
     return name.lower().endswith(_OWN_SUFFIXES)
+
+
+def begins_as_own(head: bytes) -> bool:
+    """Whether a file begins as a safetensors file that evs wrote, whatever its name."""
+    return b'"__metadata__":{"evs' in head

@@ -41,6 +41,38 @@ class SilentProgress:
         """Ignore it."""
 
 
+class ToldOnce:
+    """A ``Progress`` of work that is repeated: what is noticed again is not told again.
+
+    Args:
+        watcher: who is told.
+    """
+
+    def __init__(self, watcher: Progress) -> None:
+        self._watcher = watcher
+        self._told: set[str] = set()
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """See ``Progress.stage``."""
+        self._watcher.stage(name, total)
+
+    def advance(self, units: int) -> None:
+        """See ``Progress.advance``."""
+        self._watcher.advance(units)
+
+    def notice(self, text: str) -> None:
+        """See ``Progress.notice``."""
+        if text not in self._told:
+            self._told.add(text)
+            self._watcher.notice(text)
+
+    def detail(self, text: str) -> None:
+        """See ``Progress.detail``."""
+        if text not in self._told:
+            self._told.add(text)
+            self._watcher.detail(text)
+
+
 @dataclass
 class Timings:
     """Seconds spent in each step, added up over the batches.

@@ -8,6 +8,7 @@ from pathlib import Path
 import oracle
 import pytest
 import torch
+from test_pipeline import damaged_clip
 from video_files import video
 
 from evs_cli.api import make_request
@@ -16,6 +17,7 @@ from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.runtime import resolve_runtime, synchronise
 from evs_cli.errors import UsageError
+from evs_cli.progress import SilentProgress
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 STEPS = ["decode", "preprocess", "encode", "mask", "plain mask", "pass"]
@@ -116,6 +118,14 @@ def test_repeats_below_one_are_refused_before_any_work():
 def test_frames_that_repeat_are_told():
     result = run_bench(SAMPLES / "still.mp4", make_request(size=28, num_frames=4), repeats=1)
     assert result.reused_frames == 3
+
+
+def test_a_note_is_told_once_and_not_once_a_pass(tmp_path):
+    watcher, notes = SilentProgress(), []
+    watcher.notice = notes.append
+    run_bench(str(damaged_clip(tmp_path)), make_request(num_frames=20, size=28), repeats=2, progress=watcher)
+    assert notes.count("damaged.mp4: 5 of 20 sampled frames do not decode and are left out.") == 1
+    assert len(notes) == len(set(notes))
 
 
 def test_the_device_is_waited_for(monkeypatch):

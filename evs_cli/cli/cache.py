@@ -36,7 +36,7 @@ def ls(sink: Sink) -> None:
 def rm(
     sink: Sink,
     entries: Annotated[
-        list[str] | None, typer.Argument(metavar="[ENTRY]...", help="Entries as `evs cache ls` names them.")
+        list[str] | None, typer.Argument(metavar="ENTRY", help="Entries as `evs cache ls` names them.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Remove them all.")] = False,
 ) -> None:

@@ -42,7 +42,7 @@ Video = Annotated[str, typer.Argument(metavar="VIDEO", help="A video file; - rea
 OptionalVideo = Annotated[
     str | None,
     typer.Argument(
-        metavar="[VIDEO]", help="A video file; - reads it from standard input. Default: a moving clip drawn in memory."
+        metavar="VIDEO", help="A video file; - reads it from standard input. Default: a moving clip drawn in memory."
     ),
 ]
 Model = Annotated[
@@ -298,7 +298,7 @@ PlanRates = Annotated[
     ),
 ]
 OptionalVideos = Annotated[
-    list[str] | None, typer.Argument(metavar="[VIDEO]...", help="Video files; - reads one from standard input.")
+    list[str] | None, typer.Argument(metavar="VIDEO", help="Video files; - reads one from standard input.")
 ]
 Manifest = Annotated[
     str | None, typer.Option("--manifest", help="A text file that names one video a line.", rich_help_panel=_INPUT)
@@ -446,7 +446,7 @@ BatchFrames = Annotated[
     typer.Option(
         "--batch-frames",
         metavar="N|auto",
-        help="Frames to encode at once; auto is 16, fewer where memory is short.",
+        help="Frames to encode at once; auto is 16, or 4 on the CPU, and fewer where memory is short.",
         rich_help_panel=_RUNTIME,
     ),
 ]

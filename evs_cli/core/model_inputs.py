@@ -29,12 +29,18 @@ def model_inputs(pruned: PrunedVideo, device: torch.device | str | None = None) 
         models.
 
     Raises:
-        UsageError: embeddings of a plain encoder, which no language model takes.
+        UsageError: embeddings of a plain encoder, which no language model takes, or without the DeepStack levels that
+            the model takes.
     """
     if pruned.modality == "none":
         raise UsageError(
             "Invalid video for a language model: its embeddings are a plain encoder's, with generic ids. "
             "Expected an artifact of a vision-language model."
+        )
+    if pruned.provenance.get("stored", {}).get("levels") == "main":
+        raise UsageError(
+            "Invalid video for its language model: it is of an encoding of the main level alone, and the model takes "
+            "DeepStack levels too. Expected one of `evs encode --levels all`."
         )
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 

@@ -60,7 +60,7 @@ def pruned_summary(
     grid.add_row(
         "tokens", f"{pruned.retained_tokens:,} of {pruned.total_tokens:,} kept ({record['retained_share']:.1%})"
     )
-    if pruned.min_dissimilarity is not None:
+    if pruned.min_dissimilarity:  # nothing differs by less than 0
         dropped = pruned.planned["retained_tokens"] - pruned.retained_tokens
         grid.add_row("", f"{dropped:,} more would fit the rate, but differ by less than {pruned.min_dissimilarity:g}")
     if pruned.noise_tokens:
@@ -186,7 +186,7 @@ def _empty_note(record: Mapping[str, Any]) -> str:
 def timings_text(timings: Mapping[str, float]) -> str:
     """Where the seconds of a run went."""
     parts = [f"{_STEPS.get(step, step)} {value:.2f}" for step, value in timings.items() if value >= 0.005]
-    return ", ".join(parts) + f"; {sum(timings.values()):.2f} s in all"
+    return "; ".join([*([", ".join(parts)] if parts else []), f"{sum(timings.values()):.2f} s in all"])
 
 
 def _bars(pruned: PrunedVideo) -> list[Text]:

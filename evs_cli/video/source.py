@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from evs_cli.errors import UsageError, VideoError
+from evs_cli.file_kinds import begins_as_own, is_own_file
 
 VideoSource = str | os.PathLike[str] | BinaryIO
 """A path, or a binary file object that can seek (``open(path, "rb")``, ``io.BytesIO``)."""
@@ -181,6 +182,8 @@ def _looks_like(source: VideoSource) -> tuple[str, str | None]:
         )
     if _is_text(head):
         return "it is a text file, not a video", None
+    if is_own_file(source) or begins_as_own(head):
+        return "it is a file of evs, no video", "give the video it was made of"
     return "it is not a media file that libav knows", None
 
 
