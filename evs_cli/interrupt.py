@@ -1,12 +1,13 @@
 """Ctrl-C that is not lost.
 
 Python raises ``KeyboardInterrupt`` wherever the program happens to be. In a destructor it is printed and dropped; in
-the import of an extension module it may become an ``ImportError``. So the program remembers that it was asked to stop,
-and looks at places of its own choosing.
+the import of an extension module it may become an ``ImportError``. So one that was dropped is raised again, and the
+program remembers that it was asked to stop, and looks at places of its own choosing.
 """
 
 from __future__ import annotations
 
+import _thread
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 _was_asked = False
+_AGAIN_SECONDS = 0.05  # long enough to be out of the destructor that dropped it
 
 
 def watch() -> None:
@@ -24,7 +26,7 @@ def watch() -> None:
     is_pythons = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_pythons and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _remember)
-        _keep_quiet_when_dropped()
+        _raise_again_when_dropped()
 
 
 def _remember(number: int, frame: FrameType | None) -> None:
@@ -33,15 +35,27 @@ def _remember(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _keep_quiet_when_dropped() -> None:
-    """Print no "Exception ignored in …" of a ``KeyboardInterrupt``: it is not ignored."""
+def _raise_again_when_dropped() -> None:
+    """Raise a ``KeyboardInterrupt`` that was dropped once more, and print no "Exception ignored in …" of it."""
     tell = sys.unraisablehook
 
-    def tell_others(dropped: Any) -> None:
+    def raise_again(dropped: Any) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
             tell(dropped)
+            return
+        timer = threading.Timer(_AGAIN_SECONDS, _interrupt_main_thread)
+        timer.daemon = True
+        timer.start()
 
-    sys.unraisablehook = tell_others
+    sys.unraisablehook = raise_again
+
+
+def _interrupt_main_thread() -> None:
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, signal.SIGINT)  # ends a wait too
+    else:
+        _thread.interrupt_main()
 
 
 def was_asked() -> bool:

@@ -19,6 +19,14 @@ class Dropping:
         time.sleep(30)
 Dropping()
 """,
+    "dropped by a destructor of a step that takes long": """
+class Dropping:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(30)
+Dropping()
+time.sleep(100)
+""",
     "made an ImportError": """
 try:
     os.kill(os.getpid(), signal.SIGINT)
@@ -49,7 +57,7 @@ def run(way, folder, before=""):
     program = PROGRAM.format(way=way, before=before)
     arguments = ("prune", CROSSING, *FAST, "-o", str(folder / "out.pt"))
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, cwd=ROOT, timeout=90, check=False
     )
 
 
