@@ -26,11 +26,12 @@ def main() -> int:
 
         code = run()
     except KeyboardInterrupt:  # before the program could take it
-        sys.stderr.write("Interrupted.\n")
+        with contextlib.suppress(OSError, AttributeError):
+            sys.stderr.write("Interrupted.\n")
         code = 130
     gc.freeze()
     if code == 130:  # now: Python would wait for a batch that is still being preprocessed, and end by a signal at times
-        with contextlib.suppress(OSError):  # of a pipe that nobody reads any more
+        with contextlib.suppress(OSError, AttributeError):  # nobody reads the pipe any more, or the caller closed it
             sys.stdout.flush()
         os._exit(code)
     return code

@@ -80,3 +80,15 @@ def test_what_else_a_destructor_drops_is_still_told(tmp_path):
     )
     assert done.returncode == 0
     assert "ValueError: of a destructor" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its shell closes no streams")
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "2> >(true)", "> >(true)"])
+def test_ctrl_c_is_130_where_nobody_listens(tmp_path, streams):
+    """Streams that the caller closed, and pipes that nobody reads any more."""
+    program = PROGRAM.format(way="time.sleep(1)\n" + WAYS["raised as it is"], before="")
+    script = f'exec "$@" {streams}'
+    arguments = [sys.executable, "-c", program, "prune", CROSSING, *FAST, "-o", str(tmp_path / "out.pt")]
+    done = subprocess.run(["bash", "-c", script, "bash", *arguments], cwd=ROOT, timeout=90, check=False)
+    assert done.returncode == 130
+    assert not list(tmp_path.iterdir())

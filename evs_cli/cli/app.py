@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -60,6 +61,13 @@ def root(
     """Count, prune and export the video tokens of vision-language models with EVS (Efficient Video Sampling)."""
 
 
+def _interrupted(sink: Sink) -> int:
+    """Say so, where somebody listens still, and return the exit code."""
+    with contextlib.suppress(OSError, SystemExit):  # the latter is what Rich makes of a pipe that nobody reads
+        sink.status("Interrupted.")
+    return 130
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line.
 
@@ -82,12 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        if code == 130:
-            sink.status("Interrupted.")
-        return code
+        return _interrupted(sink) if code == 130 else code
     except KeyboardInterrupt:
-        sink.status("Interrupted.")
-        return 130
+        return _interrupted(sink)
     except BrokenPipeError:
         # Whoever read our output has gone; nothing is left to say, nor to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
