@@ -15,7 +15,6 @@ import numpy as np
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import NemotronModel, ServerOptions, ServerSource
 from evs_cli.dialects.served import ServedClip, ServedPlanner, TrueSource, server_source
-from evs_cli.dialects.sglang_0_5_23 import CONTEXT_MARGIN
 from evs_cli.dialects.walls import PlannedAt, Wall, first_hit, walls_of
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
 from evs_cli.errors import UsageError
@@ -186,11 +185,6 @@ class ServerClips:
     ) -> None:
         self.dialect, self.planner, self.source = planner.dialect, planner, source
         self._facts, self._true, self._warnings = facts, true, warnings
-
-    @property
-    def context_margin(self) -> int:
-        """Ids of the context that no prompt gets."""
-        return CONTEXT_MARGIN if self.dialect.server == "sglang" else 1
 
     def served(self, sampling: SamplingRequest, options: EncodeOptions) -> ServedClip:
         """The clip with what is the server's alone: its plan, its rate, its notes."""

@@ -260,7 +260,7 @@ def server_recipe(
         video=sampled.source.path,
         prompt=options.prompt,
         # What a server keeps anyway is no answer that was asked for.
-        max_tokens=request.reserve if request.reserve > clips.context_margin else None,
+        max_tokens=request.reserve if request.reserve > clips.dialect.context_margin else None,
     )
     return recipe(serving, clips.planner.server_options(sampled.sampling, options))
 

@@ -64,9 +64,9 @@ class Dialect:
         Raises:
             UsageError: a family whose videos it does not serve, or not in this format.
         """
-        planners = _planners(self.server)
+        planners = _by_family(self.server, "PLANNERS")
         if rules not in planners:
-            others = [other.name for other in ALL if other.is_evs or rules in _planners(other.server)]
+            others = [other.name for other in ALL if other.is_evs or rules in _by_family(other.server, "PLANNERS")]
             raise UsageError(
                 f"There are no rules for {rules} under {self.name}: the server has no model of its own for this "
                 f"family's format. Expected --dialect {' or '.join(others)}."
@@ -86,13 +86,16 @@ class Dialect:
             return plan
         if not len(readable):
             raise RefusedByServerError("none of the frames that the server asks for is in the file.")
-        frames: dict[str, Callable[..., ServerPlan]] = {}
-        for module in _MODULES[self.server]:
-            frames |= import_module(f"evs_cli.dialects.{module}").FRAME_PLANNERS
         lost = len(plan.frame_indices) - len(readable)
         note = f"{lost} of its {len(plan.frame_indices)} frames are past the end of the file, and it leaves them out"
-        again = frames[rules](source, model, options, readable, plan.rule)
+        again = _by_family(self.server, "FRAME_PLANNERS")[rules](source, model, options, readable, plan.rule)
         return replace(again, notes=(*dict.fromkeys((*plan.notes, *again.notes)), note))
+
+    @property
+    def context_margin(self) -> int:
+        """Ids of the context that no prompt gets."""
+        margin: int = self.rules().CONTEXT_MARGIN
+        return margin
 
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
         """The rate it prunes a checkpoint's videos at."""
@@ -100,12 +103,12 @@ class Dialect:
         return rate
 
 
-def _planners(server: str) -> dict[str, Planner]:
-    """The rules of a server by family."""
-    planners: dict[str, Planner] = {}
+def _by_family(server: str, table: str) -> dict[str, Callable[..., ServerPlan]]:
+    """What the modules of a server hold by family: ``PLANNERS``, or ``FRAME_PLANNERS`` of given frames."""
+    found: dict[str, Callable[..., ServerPlan]] = {}
     for module in _MODULES[server]:
-        planners |= import_module(f"evs_cli.dialects.{module}").PLANNERS
-    return planners
+        found |= getattr(import_module(f"evs_cli.dialects.{module}"), table)
+    return found
 
 
 EVS_DIALECT = Dialect(EVS)

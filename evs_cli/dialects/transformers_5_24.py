@@ -28,6 +28,8 @@ from evs_cli.encoders.nemotron_h_omni import target_patches
 
 NAME = "hf"
 VERSION = "5.24"
+CONTEXT_MARGIN = 1
+"""Ids of the context that no prompt gets: one for the answer."""
 
 Arguments = Mapping[str, Any]
 """Keyword arguments of the video processor."""

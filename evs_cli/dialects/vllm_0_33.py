@@ -29,6 +29,8 @@ from evs_cli.encoders.nemotron_h_omni import target_patches
 
 NAME = "vllm"
 VERSION = "0.33"
+CONTEXT_MARGIN = 1
+"""Ids of the context that no prompt gets: one for the answer."""
 
 DEFAULT_FPS = 2.0
 MAX_FPS = 30.0

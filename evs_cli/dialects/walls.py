@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from evs_cli.core.counts import compute_retained_tokens_count
-from evs_cli.dialects import sglang_0_5_23 as sglang
 from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.served import ServedPlanner
@@ -131,7 +130,7 @@ def _limits(
     context = options.max_model_len or context_limit
     if context is not None:
         option = {"vllm": "--max-model-len", "sglang": "--context-length"}.get(server, "the model's own")
-        kept = max(reserve, 1 if server != "sglang" else sglang.CONTEXT_MARGIN)
+        kept = max(reserve, planner.dialect.context_margin)
         yield _Limit("context", lambda at: at.sequence_length, context - kept, "tokens", option)
     if server != "vllm":
         return
