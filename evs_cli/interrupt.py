@@ -58,12 +58,7 @@ def _interrupt_main_thread() -> None:
         _thread.interrupt_main()
 
 
-def was_asked() -> bool:
-    """Whether Ctrl-C came, whatever became of the ``KeyboardInterrupt``."""
-    return _was_asked
-
-
 def raise_if_asked() -> None:
-    """Raise the ``KeyboardInterrupt`` that something on the way dropped."""
+    """Raise ``KeyboardInterrupt`` if Ctrl-C came, whatever became of the one that was raised then."""
     if _was_asked:
         raise KeyboardInterrupt

@@ -338,7 +338,7 @@ def test_a_file_that_is_cut_while_it_is_open(good):
             encoding.at(0.0)
 
 
-def test_a_server_that_does_not_answer_is_told_from_a_file_that_is_not_there(monkeypatch):
+def test_a_server_that_does_not_answer_is_told_from_a_file_that_is_not_there():
     class Silent(fsspec.AbstractFileSystem):
         protocol = "silent"
 

@@ -186,7 +186,8 @@ def _empty_note(record: Mapping[str, Any]) -> str:
 def timings_text(timings: Mapping[str, float]) -> str:
     """Where the seconds of a run went."""
     parts = [f"{_STEPS.get(step, step)} {value:.2f}" for step, value in timings.items() if value >= 0.005]
-    return "; ".join([*([", ".join(parts)] if parts else []), f"{sum(timings.values()):.2f} s in all"])
+    whole = f"{sum(timings.values()):.2f} s in all"
+    return f"{', '.join(parts)}; {whole}" if parts else whole
 
 
 def _bars(pruned: PrunedVideo) -> list[Text]:
