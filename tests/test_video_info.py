@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from video_files import CONSTANT_RATE, FPS, HEIGHT, NUM_FRAMES, ORIENTATIONS, VFR_TICKS, WIDTH, video
+from video_files import CONSTANT_RATE, FPS, HEIGHT, NUM_FRAMES, ORIENTATIONS, VFR_TICKS, WIDTH, video, write_video
 
 from evs_cli.errors import UsageError, VideoError
 from evs_cli.video.info import probe_video
 from evs_cli.video.orientation import orientation_of
+from evs_cli.video.reader import read_frames
 from evs_cli.video.source import file_sha256, open_error, source_name
 
 
@@ -106,6 +107,19 @@ def test_oblong_pixels_become_square():
     assert info.sample_aspect_ratio == pytest.approx(4 / 3)
     assert (info.coded_width, info.coded_height) == (WIDTH, HEIGHT)
     assert (info.width, info.height) == (round(WIDTH * 4 / 3), HEIGHT)
+
+
+@pytest.mark.parametrize("ending", ["mp4", "mkv", "avi", "nut"])
+def test_titles_that_are_not_utf8_stop_no_file(tmp_path, ending):
+    """PyAV decodes every tag as it opens a file; until release 19 it raised UnicodeDecodeError there."""
+    path = tmp_path / f"titled.{ending}"
+    write_video(path, codec="mpeg4", numbers=range(4), num_b_frames=None, title="LATIN-1")
+    content = path.read_bytes().replace(b"LATIN-1", b"Caf\xe9 \xff\xfe")
+    assert b"Caf\xe9" in content
+    path.write_bytes(content)
+    info = probe_video(path)
+    assert info.num_frames == 4
+    assert [len(batch.positions) for batch in read_frames(info, np.arange(4), chunk_frames=4)] == [4]
 
 
 def test_hdr_is_said():

@@ -110,9 +110,12 @@ def write_video(
     properties: dict[str, Any] | None = None,
     with_cover: bool = False,
     garbage_packet: int | None = None,
+    title: str | None = None,
 ) -> None:
     """Encode one picture a number; ``ticks`` are their times in ``time_base``, one after the other when None."""
     with av.open(str(path), "w", format=container, options=container_options or {}) as output:
+        if title is not None:
+            output.metadata["title"] = title
         stream = output.add_stream(codec, rate=FPS, options=options or {})
         first = store(draw(0, *size))
         stream.height, stream.width = first.shape[:2]
@@ -150,7 +153,7 @@ def _garbage_like(packet: Any) -> Any:
 def _add_cover(output: Any) -> Any:
     stream = output.add_stream("mjpeg", rate=1)
     stream.width, stream.height, stream.pix_fmt = 64, 64, "yuvj420p"
-    stream.disposition = av.stream.Disposition.attached_pic
+    stream.disposition = av.stream.Disposition.attached_pic.value  # PyAV 17.0 takes a plain number alone
     frame = av.VideoFrame.from_ndarray(np.full((64, 64, 3), 200, np.uint8), "rgb24").reformat(format="yuvj420p")
     frame.pts, frame.time_base = 0, Fraction(1, 1)
     return [*stream.encode(frame), *stream.encode(None)]

@@ -26,6 +26,7 @@ from evs_cli.video.decord_child import FRAME_HEAD, RECORD_HEAD
 from evs_cli.video.frames import DecodedFrame, Faults, Picture
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.packets import Int64Array
+from evs_cli.video.pyav import one_thread
 from evs_cli.video.source import VideoSource, open_binary
 
 _CHILD = Path(__file__).with_name("decord_child.py")
@@ -164,7 +165,7 @@ def _fitted(info: VideoInfo, picture: Picture) -> Picture:
 
     frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
     fitted: Picture = frame.to_ndarray(
-        format="rgb24", width=info.width, height=info.height, interpolation="BICUBIC", threads=1
+        format="rgb24", width=info.width, height=info.height, interpolation="BICUBIC", **one_thread()
     )
     return fitted
 

@@ -191,7 +191,7 @@ def _first_picture(source: VideoSource, name: str, *, stream_index: int) -> _Pic
             for packet in container.demux(stream):
                 try:
                     for frame in packet.decode():
-                        return _picture_of(frame)
+                        return _picture_of(frame, stream.codec_context)
                 except av.error.FFmpegError as error:
                     reason = libav_words(error)
         except av.error.FFmpegError as error:
@@ -199,13 +199,14 @@ def _first_picture(source: VideoSource, name: str, *, stream_index: int) -> _Pic
     raise VideoError(f"cannot decode {name}: no frame of it decodes ({reason})")
 
 
-def _picture_of(frame: Any) -> _Picture:
+def _picture_of(frame: Any, decoder: Any) -> _Picture:
     return _Picture(
         width=frame.width,
         height=frame.height,
         pixel_format=frame.format.name,
         orientation=frame_orientation(frame),
-        transfer=int(frame.color_trc),
+        # Asked of the decoder, which has read it by now: before PyAV 17 a frame does not tell it.
+        transfer=int(decoder.color_trc),
         is_interlaced=bool(frame.interlaced_frame),
     )
 

@@ -19,6 +19,7 @@ from evs_cli.video.decoder import Decoder, check_decoder
 from evs_cli.video.frames import DecodedFrame, Faults, FrameStream, Picture
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.packets import Int64Array, PacketIndex
+from evs_cli.video.pyav import one_thread
 from evs_cli.video.source import open_container
 
 _MIN_SKIPPED_FRAMES = 32  # decoding that many costs less than a seek, which empties the decoder's pipeline
@@ -246,5 +247,5 @@ def _picture(info: VideoInfo, frame: Any) -> Picture:
     if (frame.width, frame.height) != (width, height):
         resize = {"width": width, "height": height, "interpolation": "BICUBIC"}
     # One thread: libswscale's others cost more than they bring beside the decoder's.
-    picture: Picture = frame.to_ndarray(format="rgb24", threads=1, **resize)
+    picture: Picture = frame.to_ndarray(format="rgb24", **one_thread(), **resize)
     return info.orientation.apply(picture)

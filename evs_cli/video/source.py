@@ -18,6 +18,7 @@ from typing import IO, Any, BinaryIO
 
 from evs_cli.errors import UsageError, VideoError
 from evs_cli.file_kinds import begins_as_own, is_own_file
+from evs_cli.video.pyav import open_options
 
 VideoSource = str | os.PathLike[str] | BinaryIO
 """A path, or a binary file object that can seek (``open(path, "rb")``, ``io.BytesIO``)."""
@@ -135,7 +136,7 @@ def open_container(source: VideoSource) -> Iterator[Any]:
 @contextmanager
 def _opened(target: Any, source: VideoSource, av: Any) -> Iterator[Any]:
     try:
-        container = av.open(target, mode="r", metadata_errors="replace")
+        container = av.open(target, mode="r", **open_options())
     except (av.error.FFmpegError, OSError) as error:
         raise open_error(source_name(source), error, source) from error
     try:
