@@ -108,7 +108,7 @@ class BudgetJob:
         encoder: VideoEncoder | None = None,
     ) -> None:
         self.request = request
-        self.encoder = encoder or open_requested(request)
+        self.encoder = encoder or open_requested(request, counts_alone=True)
         self._probe = probe
 
     def plan(

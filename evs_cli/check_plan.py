@@ -74,7 +74,7 @@ def plan_clip(path: str, source: VideoSource, session: SessionRequest) -> Checke
         UsageError: a family without rules, or options without meaning.
         RefusedByServerError: a clip that the server would refuse.
     """
-    encoder = open_requested(session)
+    encoder = open_requested(session, counts_alone=True)
     return _planned(path, probe_video(source), encoder, session)
 
 

@@ -96,14 +96,23 @@ class SessionRequest:
     server: ServerOptions = field(default_factory=ServerOptions)
 
 
-def open_requested(request: SessionRequest) -> VideoEncoder:
+def open_requested(request: SessionRequest, *, counts_alone: bool = False) -> VideoEncoder:
     """The encoder of a request, its options and decoder checked; no weights are read.
+
+    Args:
+        request: what the user asks for.
+        counts_alone: whether it will only plan; see ``resolve_model``.
 
     Raises:
         ModelError: no such model, or an unknown family.
         UsageError: an option without meaning for the model, or a decoder that is unknown or not installed.
     """
-    encoder = open_encoder(request.model, revision=request.revision, trust_remote_code=request.trust_remote_code)
+    encoder = open_encoder(
+        request.model,
+        revision=request.revision,
+        trust_remote_code=request.trust_remote_code,
+        counts_alone=counts_alone,
+    )
     encoder.check_options(request.options)
     check_decoder(request.decoder)
     return encoder

@@ -17,7 +17,7 @@ from evs_cli.clips import NumbersRequest
 from evs_cli.dialects.server_options import parse_server_command, parse_server_options
 
 SAMPLE = "samples/crossing.mp4"
-NAMES = ["evs", "hf", "vllm@0.33", "sglang@0.5.23"]
+NAMES = ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
 
 
 def report_of(model, numbers, rates=None, context=None, **request):
@@ -154,7 +154,7 @@ def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model,
         assert plan["rates"][-1]["sequence_length"] == choice["sequence_length"], (choice, err)
         assert len(plan["frames"]) == choice["num_sampled_frames"]
         if choice["server"]["command"] is None:
-            assert dialect == "hf"
+            assert dialect == "hf@5.24"
             continue
         command = parse_server_command(choice["server"]["command"])
         assert command.model == model

@@ -31,14 +31,14 @@ def plans(evs, served_checkpoint):
 @pytest.mark.parametrize(("checkpoint", "expected"), [("qwen2_5_vl", QWEN25), ("qwen3_vl", QWEN3)])
 def test_one_clip_three_counts(plans, checkpoint, expected, clip):
     found = plans(checkpoint, *SIZES[clip], "--dialect", "all")
-    counts = tuple(found[name]["total_tokens"] for name in ("hf", "vllm@0.33", "sglang@0.5.23"))
+    counts = tuple(found[name]["total_tokens"] for name in ("hf@5.24", "vllm@0.33", "sglang@0.5.23"))
     assert counts == expected[clip]
 
 
 @pytest.mark.parametrize("clip", SIZES)
 def test_the_cap_a_frame(plans, clip):
     found = plans("qwen3_vl", *SIZES[clip], "--dialect", "hf", "--cap-pixels-per-frame")
-    assert found["hf"]["total_tokens"] == CAPPED[clip]
+    assert found["hf@5.24"]["total_tokens"] == CAPPED[clip]
 
 
 def test_nemotron_12b_of_61_seconds(plans):

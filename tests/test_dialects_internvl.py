@@ -224,7 +224,7 @@ def test_nobody_prunes_it_and_sglang_has_no_rules():
     for server in ("hf", "vllm"):
         pruning = Dialect(server).pruning(INTERNVL3, ServerOptions(video_pruning_rate=0.5))
         assert (pruning.q, pruning.can_prune) == (0.0, False)
-    with pytest.raises(UsageError, match=r"no rules for internvl under sglang@0\.5\.23.*evs or hf or vllm@0\.33"):
+    with pytest.raises(UsageError, match=r"no rules for internvl under sglang@0\.5\.23.*evs or hf@5\.24 or vllm@0\.33"):
         Dialect("sglang").planner("internvl")
 
 

@@ -222,7 +222,7 @@ def test_frames_past_the_end_of_the_file_are_left_out_by_vllm(tiny_model):
 
 
 def test_names_of_dialects():
-    assert [dialect.name for dialect in ALL] == ["evs", "hf", "vllm@0.33", "sglang@0.5.23"]
+    assert [dialect.name for dialect in ALL] == ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
     assert parse_dialects("all") == ALL
     assert parse_dialect("vllm@0.33.0").note is None
     assert parse_dialect("vllm@0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"

@@ -103,7 +103,7 @@ def test_the_table_of_three_counts_is_recomputed(clip, folder, run):
         line = f"evs plan --height {height} --width {width} --duration {seconds} --model {model} --dialect all --json"
         _, out = run(line)
         found = {document["dialect"]: document["total_tokens"] for document in json.loads(out)["videos"]}
-        assert cell.strip() == " / ".join(f"{found[name]:,}" for name in ("hf", "vllm@0.33", "sglang@0.5.23"))
+        assert cell.strip() == " / ".join(f"{found[name]:,}" for name in ("hf@5.24", "vllm@0.33", "sglang@0.5.23"))
 
 
 def test_every_command_and_family_and_field_is_named():

@@ -108,10 +108,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             sink.error("cannot write the result: no space left on the device")
             return 1
+        from evs_cli.cli.bug_report import versions_behind
+
         first_line = next(iter(str(error).splitlines()), "")
         sink.error(
             f"unexpected {type(error).__name__}: {first_line}",
-            "This is a bug in evs. Run again with --debug and report the traceback with your command line.",
+            "This is a bug in evs. Run again with --debug and report the traceback with your command line and these "
+            f"versions: {versions_behind(error)}.",
         )
         return 1
     return 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from packaging.version import Version
 
+from evs_cli.core.releases import require_transformers, transformers_release
 from evs_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def model_inputs(pruned: PrunedVideo, device: torch.device | str | None = None) 
     Raises:
         UsageError: embeddings of a plain encoder, which no language model takes, or without the DeepStack levels that
             the model takes.
+        ModelError: the installed transformers is too old to take such rows.
     """
     if pruned.modality == "none":
         raise UsageError(
@@ -42,6 +45,7 @@ def model_inputs(pruned: PrunedVideo, device: torch.device | str | None = None) 
             "Invalid video for its language model: it is of an encoding of the main level alone, and the model takes "
             "DeepStack levels too. Expected one of `evs encode --levels all`."
         )
+    _require_release(pruned)
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
     rows = with_extra_rows(pruned).to(device)
@@ -60,6 +64,15 @@ def model_inputs(pruned: PrunedVideo, device: torch.device | str | None = None) 
     if positions is not None:
         inputs["position_ids"] = _batched(positions).to(device)
     return inputs
+
+
+def _require_release(pruned: PrunedVideo) -> None:
+    """Raise ``ModelError`` where the installed transformers would refuse the rows, or put them in wrong places."""
+    task = "give a pruned video to a model"
+    require_transformers("5.18", task, "forward and generate have no mm_encoder_outputs")
+    if pruned.provenance.get("model", {}).get("model_type") == "smolvlm" and transformers_release() > Version("5.20"):
+        # 5.20.1 began to cut a SmolVLM's rows into blocks of vision_config.patch_size; 5.21 puts them where they go.
+        require_transformers("5.21", task, "a SmolVLM takes rows in whole blocks alone")
 
 
 def with_extra_rows(pruned: PrunedVideo) -> torch.Tensor:

@@ -46,8 +46,8 @@ class Dialect:
 
     @property
     def name(self) -> str:
-        """``vllm@0.33``; ``evs`` and ``hf`` alone."""
-        return self.server if self.server in (EVS, "hf") else f"{self.server}@{_VERSIONS[self.server]}"
+        """``hf@5.24``, ``vllm@0.33``: the server and the version whose rules these are; ``evs`` alone."""
+        return self.server if self.server == EVS else f"{self.server}@{_VERSIONS[self.server]}"
 
     @property
     def is_evs(self) -> bool:

@@ -55,6 +55,11 @@ class FrameVideoEncoder(VisionLanguageEncoder):
         """``merge_size``."""
         return self.merge_size
 
+    def patch_sides(self, height: int, width: int) -> tuple[int, int]:
+        """(rows, columns) of patches in a frame of ``height`` x ``width`` pixels."""
+        patch_rows, patch_columns = _two_sides(self.config.vision_config.patch_size)
+        return height // patch_rows, width // patch_columns
+
     def token_sides(self, rows: int, columns: int) -> tuple[int, int]:
         """(h, w) tokens of a frame of ``rows`` x ``columns`` patches."""
         return rows // self.merge_size, columns // self.merge_size
@@ -75,8 +80,7 @@ class FrameVideoEncoder(VisionLanguageEncoder):
         # frame_size is what the processor would choose again: it does not depend on the clip.
         text = self.prompt_text(options)
         expanded, (height, width) = self._expand_video(clip)
-        patch_rows, patch_columns = _two_sides(self.config.vision_config.patch_size)
-        patches = (height // patch_rows, width // patch_columns)
+        patches = self.patch_sides(height, width)
         grid = (clip.num_frames, *self.token_sides(*patches))
         return EncodePlan(
             frame_size=(height, width),

@@ -14,7 +14,7 @@ import numpy as np
 
 from evs_cli.core.placeholders import IntArray, SequenceLayout
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, seconds
-from evs_cli.encoders.loading import on_device, quiet_transformers, weightless_model
+from evs_cli.encoders.loading import of_one_video, on_device, quiet_transformers, weightless_model
 from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_times
 from evs_cli.errors import EvsError, ModelError, UsageError
 
@@ -174,7 +174,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
             pixels = on_device(inputs[_PIXELS], model)
             features = model.get_video_features(pixel_values_videos=pixels, **grids)
         levels = [features.pooler_output, *(getattr(features, "deepstack_features", None) or [])]
-        return VideoTokens(tuple(self.to_grid(level[0], plan) for level in levels))
+        return VideoTokens(tuple(self.to_grid(of_one_video(level), plan) for level in levels))
 
     def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
         """``(3, L)`` mrope positions, from the model's own ``get_rope_index`` over the unpruned ids.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evs_cli.encoders.frame_vlm import FrameVideoEncoder
+from evs_cli.encoders.loading import of_one_video
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +20,5 @@ class LlavaNextVideoEncoder(FrameVideoEncoder):
         return int(self.config.spatial_pool_stride)
 
     def features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """``(1, t * h * w, D)``."""
-        rows: torch.Tensor = self._model.get_video_features(pixels).pooler_output
-        return rows
+        """``(1, t * h * w, D)``, or ``(t, h * w, D)`` before transformers 5.20.2."""
+        return of_one_video(self._model.get_video_features(pixels).pooler_output)

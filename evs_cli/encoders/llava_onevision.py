@@ -25,9 +25,10 @@ class LlavaOnevisionEncoder(FrameVideoEncoder):
         return -(-rows // 2), -(-columns // 2)
 
     def features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """``(t * h * w, D)``; every call puts a newline behind its frames, which is taken off."""
+        """``(t * h * w, D)``; since transformers 5.18 a call puts a newline behind its frames, which is left off."""
         rows: torch.Tensor = self._model.get_video_features(pixels).pooler_output
-        return rows[0, :-1]
+        height, width = self.token_sides(*self.patch_sides(*pixels.shape[-2:]))
+        return rows[0, : pixels.shape[1] * height * width]
 
     def closing_rows(self) -> torch.Tensor:
         """``(1, D)``: the newline."""

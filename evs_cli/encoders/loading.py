@@ -183,6 +183,16 @@ def _first_line(error: Exception) -> str:
     return text[:300].rstrip(".: ")
 
 
+def of_one_video(rows: Any) -> torch.Tensor:
+    """The rows of the one video or image of a call, as a tensor.
+
+    By family and release, transformers puts a tensor in ``pooler_output`` and each DeepStack level, or a sequence of
+    one tensor a video: SmolVLM and LLaVA-NeXT-Video changed in 5.20.2, Qwen3-VL's levels in 5.18.
+    """
+    tensor: torch.Tensor = rows[0] if isinstance(rows, (tuple, list)) else rows
+    return tensor
+
+
 def on_device(values: torch.Tensor, model: Any) -> torch.Tensor:
     """Floats on a model's device in its dtype; from pinned memory the copy runs beside what the device does."""
     moved: torch.Tensor = values.to(model.device, non_blocking=True).to(model.dtype)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan
-from evs_cli.encoders.loading import quiet_transformers
+from evs_cli.encoders.loading import of_one_video, quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, printed_seconds, true_times
 from evs_cli.errors import ModelError
 
@@ -123,7 +123,7 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
         with quiet_transformers(), torch.inference_mode():
             pixels = inputs["pixel_values_videos"].to(self._model.device, non_blocking=True)
             features = self._model.get_video_features(pixels)
-        return VideoTokens((self.to_grid(features.pooler_output[0], plan),))
+        return VideoTokens((self.to_grid(of_one_video(features.pooler_output), plan),))
 
     def position_ids(self, plan: EncodePlan) -> None:
         """None: the recurrent model takes no positions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
+from evs_cli.core.releases import require_transformers
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.source import ModelSource, resolve_model
 from evs_cli.errors import ModelError
@@ -30,6 +31,8 @@ class Family:
     """What must be at hand."""
     verified: str
     """What the tests hold it to."""
+    min_transformers: str | None = None
+    """First release of transformers that evs can encode it with; None: any that evs allows."""
 
 
 def _plain(model_type: str, example: str, needs: str = "weights", verified: str = "tiny checkpoint") -> Family:
@@ -46,9 +49,11 @@ def _language(
     positions: str,
     sampling: str,
     needs: str = "weights, processor",
+    min_transformers: str | None = None,
 ) -> Family:
     """A vision-language family."""
-    return Family(model_type, example, encoder, layout, positions, sampling, needs, "tiny checkpoint")
+    verified = "tiny checkpoint"
+    return Family(model_type, example, encoder, layout, positions, sampling, needs, verified, min_transformers)
 
 
 # fmt: off
@@ -81,7 +86,7 @@ FAMILIES: dict[str, Family] = {
         _language("glm46v", "zai-org/GLM-4.6V-Flash", "glm4v:Glm4vEncoder", "a span a frame, times behind", "mrope", "6, 2 or 1 fps by length, at most 640"),
         _language("video_llama_3", "lkhl/VideoLLaMA3-2B-Image-HF", "video_llama_3:VideoLlama3Encoder", "a span a frame, times", "1-d", "2 fps, 4 to 180"),
         _language("ernie4_5_vl_moe", "baidu/ERNIE-4.5-VL-28B-A3B-PT", "ernie4_5_vl_moe:Ernie45VLMoeEncoder", "one span, times drawn on frames", "mrope", "2 fps, 16 to 180"),
-        _language("nemotron_h_omni", "nemotron-omni-30b", "nemotron_h_omni:NemotronHOmniEncoder", "a span a tubelet, times", "none", "2 fps, at most 128"),
+        _language("nemotron_h_omni", "nemotron-omni-30b", "nemotron_h_omni:NemotronHOmniEncoder", "a span a tubelet, times", "none", "2 fps, at most 128", needs="weights, processor, transformers 5.24", min_transformers="5.24"),
         Family("NemotronH_Nano_VL_V2", "nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16", "nemotron_nano_vl:NemotronNanoVLEncoder", "a span a frame, times", "none", "by the server (--dialect)", "config, tokenizer", "counts alone"),
     )
 }
@@ -97,25 +102,30 @@ REFUSED: dict[str, str] = {
 """Families evs could load and does not, with the reason."""
 
 
-def open_encoder(name: str, *, revision: str | None = None, trust_remote_code: bool = False) -> VideoEncoder:
+def open_encoder(
+    name: str, *, revision: str | None = None, trust_remote_code: bool = False, counts_alone: bool = False
+) -> VideoEncoder:
     """The encoder of a checkpoint; no weights are read.
 
     Args:
         name: a local directory, a short name or a Hugging Face id.
         revision: branch, tag or commit on the hub.
         trust_remote_code: whether code that comes with the checkpoint may run.
+        counts_alone: whether it will only plan; see ``resolve_model``.
 
     Raises:
         ModelError: no such model, or a family evs does not know or refuses.
     """
-    return encoder_of(resolve_model(name, revision=revision, trust_remote_code=trust_remote_code))
+    return encoder_of(
+        resolve_model(name, revision=revision, trust_remote_code=trust_remote_code, counts_alone=counts_alone)
+    )
 
 
 def encoder_of(source: ModelSource) -> VideoEncoder:
     """The encoder of a resolved checkpoint.
 
     Raises:
-        ModelError: a family evs does not know or refuses.
+        ModelError: a family evs does not know or refuses, or one that needs a newer transformers.
     """
     if reason := REFUSED.get(source.model_type):
         raise ModelError(f"cannot use {source.name}: {reason}.", hint="`evs models` lists the families evs knows.")
@@ -126,6 +136,9 @@ def encoder_of(source: ModelSource) -> VideoEncoder:
             f"Known: {', '.join(FAMILIES)}.",
             hint="`evs models` lists them; the README tells how to add one.",
         )
+    if family.min_transformers is not None:
+        reason = f"an older transformers has no processor for {family.model_type} that evs can plan with"
+        require_transformers(family.min_transformers, f"use {source.name}", reason)
     module, class_name = family.encoder.split(":")
     encoder_class: type[VideoEncoder] = getattr(importlib.import_module(f"evs_cli.encoders.{module}"), class_name)
     return encoder_class(source)

@@ -13,7 +13,7 @@ import numpy as np
 
 from evs_cli.encoders.base import Clip, FloatArray, seconds
 from evs_cli.encoders.frame_vlm import FrameVideoEncoder
-from evs_cli.encoders.loading import load_processor
+from evs_cli.encoders.loading import load_processor, of_one_video
 from evs_cli.errors import ModelError
 from evs_cli.video.sampling import DEFAULT_FPS, DEFAULT_MAX_FRAMES, SamplingDefaults
 
@@ -55,6 +55,5 @@ class SmolVLMEncoder(FrameVideoEncoder):
         return seconds(np.floor(np.round(1000 * clip.pts_seconds) / 1000))
 
     def features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """``(t * h * w, D)``."""
-        rows: torch.Tensor = self._model.get_image_features(pixels).pooler_output[0]
-        return rows
+        """``(t * h * w, D)``, or ``(t, h * w, D)`` before transformers 5.20.2."""
+        return of_one_video(self._model.get_image_features(pixels).pooler_output)

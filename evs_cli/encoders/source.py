@@ -5,17 +5,16 @@ Reads ``config.json`` alone and imports no torch, so that a plan from it stays q
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from evs_cli.encoders import embedded
+from evs_cli.encoders.hub import hub_answers, hub_file
 from evs_cli.errors import ModelError, first_line
 
 DEFAULT_MODEL = "dinov2-small"
@@ -55,6 +54,8 @@ class ModelSource:
     """Whether code that comes with the checkpoint may run."""
     is_embedded: bool = False
     """Whether these are the weights of the extra ``embedded``."""
+    is_reachable: bool = True
+    """Whether the hub answered, if the files come from there; else what is in its cache is all there is."""
 
     @property
     def model_type(self) -> str:
@@ -71,16 +72,21 @@ class ModelSource:
         arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
         if self.revision is not None and not self.is_local:
             arguments["revision"] = self.revision
+        if not self.is_reachable:
+            arguments["local_files_only"] = True
         return arguments
 
 
-def resolve_model(name: str, *, revision: str | None = None, trust_remote_code: bool = False) -> ModelSource:
+def resolve_model(
+    name: str, *, revision: str | None = None, trust_remote_code: bool = False, counts_alone: bool = False
+) -> ModelSource:
     """Find a checkpoint and read its configuration.
 
     Args:
         name: a local directory, a short name (``SHORT_NAMES``) or a Hugging Face id.
         revision: branch, tag or commit on the hub; None is its main branch.
         trust_remote_code: whether code that comes with the checkpoint may run later.
+        counts_alone: whether no weights will be asked for. The default model is then known without its files.
 
     Raises:
         ModelError: no such model, no ``config.json``, or the hub out of reach.
@@ -95,6 +101,9 @@ def resolve_model(name: str, *, revision: str | None = None, trust_remote_code: 
             config=embedded.CONFIG,
             is_embedded=True,
         )
+    if name == DEFAULT_MODEL and revision is None and counts_alone:
+        # The published configuration says of the grid what the embedded one does.
+        return ModelSource(name=name, location=SHORT_NAMES[name], revision=None, config=embedded.CONFIG)
     return _from_hub(name, revision, trust_remote_code)
 
 
@@ -118,20 +127,23 @@ def _from_directory(name: str, trust_remote_code: bool) -> ModelSource:
 
 
 def _from_hub(name: str, revision: str | None, trust_remote_code: bool) -> ModelSource:
-    from huggingface_hub import hf_hub_download
-
     location = SHORT_NAMES.get(name, name)
     if not _HUB_ID.fullmatch(location):  # every family's ids have an owner; asking the hub would only cost time
         raise _not_found(name, location, "it is no folder here and no owner/name of the Hugging Face hub")
+    is_reachable = hub_answers(location, revision)
     try:
-        with _quiet_hub():
-            path = Path(hf_hub_download(location, "config.json", revision=revision))
+        path = hub_file(location, "config.json", revision=revision, is_reachable=is_reachable)
     except (OSError, ValueError) as error:
         raise _not_found(name, location, _hub_words(error)) from error
     # .../models--org--name/snapshots/<commit>/config.json
     commit = path.parent.name if path.parent.parent.name == "snapshots" else revision
     return ModelSource(
-        name=name, location=location, revision=commit, config=read_json(path), trust_remote_code=trust_remote_code
+        name=name,
+        location=location,
+        revision=commit,
+        config=read_json(path),
+        trust_remote_code=trust_remote_code,
+        is_reachable=is_reachable,
     )
 
 
@@ -144,28 +156,14 @@ def checkpoint_file(source: ModelSource, name: str) -> Path | None:
     if source.is_local:
         path = Path(source.location) / name
         return path if path.is_file() else None
-    from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     try:
-        with _quiet_hub():
-            return Path(hf_hub_download(source.location, name, revision=source.revision))
+        return hub_file(source.location, name, revision=source.revision, is_reachable=source.is_reachable)
     except LocalEntryNotFoundError:  # out of reach, which says nothing of whether it exists
         raise
     except EntryNotFoundError:
         return None
-
-
-@contextlib.contextmanager
-def _quiet_hub() -> Iterator[None]:
-    """Keep the hub client's retry messages off the terminal."""
-    logger = logging.getLogger("huggingface_hub")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _hub_words(error: Exception) -> str:
