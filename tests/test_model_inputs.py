@@ -6,7 +6,7 @@ from tiny_language_models import LANGUAGE_FAMILIES, RECURRENT_FAMILIES, language
 from video_files import video
 
 import evs_cli
-from evs_cli.core.model_inputs import with_extra_rows
+from evs_cli.core.pruned_video import with_extra_rows
 from evs_cli.errors import UsageError
 
 # Sums over fewer keys: logits of up to 5 move by at most 4e-6 in float32 (measured); dropping other tokens, or placing
