@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from evs_cli.core.streaming import TokenSink
     from evs_cli.core.video_tokens import VideoTokens
     from evs_cli.encoded_video import ClipPlan
-    from evs_cli.pipeline import EncodeSettings
     from evs_cli.reuse import FrameGroup
+    from evs_cli.settings import EncodeSettings
     from evs_cli.video.frames import FrameStream
 
     Inputs = dict[str, torch.Tensor]

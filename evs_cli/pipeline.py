@@ -8,7 +8,7 @@ to watch passes a ``Progress``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evs_cli.dialects import EVS
@@ -23,43 +23,19 @@ from evs_cli.encoded_video import (
     lost_frames_sentence,
 )
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
-from evs_cli.encoders.runtime import Runtime
-from evs_cli.errors import ModelError, UsageError, VideoError
+from evs_cli.errors import ModelError, VideoError
 from evs_cli.memory import free_memory_bytes
 from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.provenance import provenance_of
+from evs_cli.settings import EncodeSettings
 from evs_cli.video.info import probe_video
 from evs_cli.video.sampling import SamplingRequest, select_frames
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
-    import torch
-
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.streaming import TokenSink
     from evs_cli.dialects.served import ServedPlanner
-    from evs_cli.video.decoder import Decoder
-
-DEFAULT_PRUNING_RATE = 0.7
-
-
-@dataclass(frozen=True)
-class EncodeSettings:
-    """How frames are decoded and encoded; none of it changes a count."""
-
-    runtime: Runtime
-    batch_frames: int | None = None
-    """Sampled frames a batch, at least 1; rounded up to whole tubelets. None chooses by the free memory."""
-    decoder: Decoder = "pyav"
-    score_dtype: torch.dtype | None = None
-    """Dtype of the dissimilarity; None is the embeddings' own."""
-    reuses_frames: bool = True
-    """Whether a frame (tubelet) that is equal to the one before, bit for bit, is left out of the encoding and gets the
-    tokens of that one. Families whose frames are not independent never do."""
-
-    def __post_init__(self) -> None:
-        if self.batch_frames is not None and self.batch_frames < 1:
-            raise UsageError(f"Invalid batch_frames ({self.batch_frames}). Expected at least 1.")
 
 
 def plan_video(

@@ -16,7 +16,7 @@ from evs_cli.video.source import file_sha256
 
 if TYPE_CHECKING:
     from evs_cli.encoded_video import ClipPlan
-    from evs_cli.pipeline import EncodeSettings
+    from evs_cli.settings import EncodeSettings
 
 
 def provenance_of(

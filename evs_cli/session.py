@@ -28,15 +28,9 @@ from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import EvsError, ModelError, ModelLoadError, UsageError
-from evs_cli.pipeline import (
-    DEFAULT_PRUNING_RATE,
-    EncodeSettings,
-    encode_clip,
-    encode_video,
-    plan_video,
-    retain_video,
-)
+from evs_cli.pipeline import encode_clip, encode_video, plan_video, retain_video
 from evs_cli.progress import Progress, SilentProgress, Timings
+from evs_cli.settings import DEFAULT_PRUNING_RATE, EncodeSettings
 from evs_cli.video.decoder import Decoder, check_decoder
 from evs_cli.video.sampling import SamplingRequest
 from evs_cli.video.source import VideoSource

@@ -26,9 +26,9 @@ from evs_cli.encoding_cache.key import CHOOSES_TOKENS, encoding_key, model_ident
 from evs_cli.encoding_cache.store import EncodingCache, open_cache, read_facts
 from evs_cli.encoding_file.reader import open_encoding
 from evs_cli.errors import ArtifactError, UsageError
-from evs_cli.pipeline import EncodeSettings
 from evs_cli.progress import SilentProgress
 from evs_cli.session import Session, SessionRequest
+from evs_cli.settings import EncodeSettings
 from evs_cli.video.sampling import SamplingRequest
 
 CROSSING = Path(__file__).resolve().parents[1] / "samples" / "crossing.mp4"

@@ -28,8 +28,9 @@ from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.errors import ModelError, UsageError, VideoError
-from evs_cli.pipeline import EncodeSettings, encode_video, plan_video, retain_video
+from evs_cli.pipeline import encode_video, plan_video, retain_video
 from evs_cli.progress import SilentProgress
+from evs_cli.settings import EncodeSettings
 from evs_cli.video.reader import read_frames
 from evs_cli.video.sampling import SamplingDefaults, SamplingRequest
 

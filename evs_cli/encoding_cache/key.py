@@ -25,8 +25,8 @@ from evs_cli.provenance import model_record
 
 if TYPE_CHECKING:
     from evs_cli.encoders.base import VideoEncoder
-    from evs_cli.pipeline import EncodeSettings
     from evs_cli.session import SessionRequest
+    from evs_cli.settings import EncodeSettings
 
 _SERVER_LIMITS = (
     "video_pruning_rate",
