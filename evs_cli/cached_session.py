@@ -23,7 +23,8 @@ from evs_cli.encoding_file.record import StoredModel
 from evs_cli.errors import ArtifactError
 from evs_cli.progress import Progress, Timings
 from evs_cli.provenance import provenance_of
-from evs_cli.session import Session, SessionRequest, TokenGrid
+from evs_cli.request import SessionRequest
+from evs_cli.session import Session, TokenGrid
 from evs_cli.video.source import VideoSource, file_sha256, source_name
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from evs_cli.api import make_request
 from evs_cli.budget import model_context_limit
 from evs_cli.check import Asked, CheckReport, compare_context, compare_count, compare_ids, first_parting, split_prompts
 from evs_cli.check_matches import Answered, frames_apart, matching_plans
@@ -26,8 +25,9 @@ from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError
 from evs_cli.http_json import DEFAULT_TIMEOUT_SECONDS, HttpJson, HttpStatusError, parse_address
 from evs_cli.inline_video import MARKER, InlineVideo, RequestBody, media_type
+from evs_cli.request import SessionRequest, make_request
 from evs_cli.server_client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
-from evs_cli.session import STDIN, SessionRequest, opened
+from evs_cli.session import STDIN, opened
 
 ENDPOINTS = ("auto", "tokenize", "usage")
 AS_FILE = "file"

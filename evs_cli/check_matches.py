@@ -14,7 +14,7 @@ from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.served import ServedClip
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import EvsError
-from evs_cli.session import SessionRequest
+from evs_cli.request import SessionRequest
 from evs_cli.video.sampling import SamplingRequest
 
 _MOST = 3

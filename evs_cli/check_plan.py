@@ -9,7 +9,8 @@ from evs_cli.check import PlannedPrompt, common_length
 from evs_cli.clips import EvsClips, ServerClips, clips_of_file
 from evs_cli.dialects.served import ServedClip, ServedPlanner
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
-from evs_cli.session import SessionRequest, open_requested
+from evs_cli.request import SessionRequest
+from evs_cli.session import open_requested
 from evs_cli.video.info import VideoInfo, probe_video
 from evs_cli.video.source import VideoSource
 

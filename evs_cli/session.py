@@ -12,27 +12,23 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from evs_cli._version import __version__
-from evs_cli.dialects import EVS_DIALECT, Dialect
-from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoded_video import ClipPlan, EncodedClip, RetainedVideo
-from evs_cli.encoders.base import EncodeOptions, VideoEncoder
+from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
-from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import EvsError, ModelError, ModelLoadError, UsageError
 from evs_cli.pipeline import encode_clip, encode_video, plan_video, retain_video
 from evs_cli.progress import Progress, SilentProgress, Timings
+from evs_cli.request import SessionRequest
 from evs_cli.settings import DEFAULT_PRUNING_RATE, EncodeSettings
-from evs_cli.video.decoder import Decoder, check_decoder
-from evs_cli.video.sampling import SamplingRequest
+from evs_cli.video.decoder import check_decoder
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
@@ -66,28 +62,6 @@ def opened(video: str) -> Iterator[VideoSource]:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield path
-
-
-@dataclass(frozen=True)
-class SessionRequest:
-    """What a user asks for beside the videos and the rate; the defaults are the command line's."""
-
-    model: str = DEFAULT_MODEL
-    revision: str | None = None
-    trust_remote_code: bool = False
-    sampling: SamplingRequest = field(default_factory=SamplingRequest)
-    options: EncodeOptions = field(default_factory=EncodeOptions)
-    device: str = "auto"
-    dtype: str = "auto"
-    score_dtype: str | None = None
-    method: str = "evs"
-    min_dissimilarity: float | None = None
-    seed: int = 0
-    batch_frames: int | None = None
-    reuse: bool = True
-    decoder: Decoder = "pyav"
-    dialect: Dialect = EVS_DIALECT
-    server: ServerOptions = field(default_factory=ServerOptions)
 
 
 def open_requested(request: SessionRequest) -> VideoEncoder:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from evs_cli.encoding_cache.store import EncodingCache
     from evs_cli.progress import Progress
     from evs_cli.quality import Quality
-    from evs_cli.session import Session, SessionRequest
+    from evs_cli.request import SessionRequest
+    from evs_cli.session import Session
     from evs_cli.video.source import VideoSource
 
 _MAX_RATES = 1000

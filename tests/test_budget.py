@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from evs_cli.api import make_request
 from evs_cli.budget import budget, model_context_limit, read_manifest
 from evs_cli.budget_job import BudgetJob, numbers_of, require_fit, subjects_of
 from evs_cli.cli.app import main
@@ -15,6 +14,7 @@ from evs_cli.clips import NumbersRequest, clips_of_numbers
 from evs_cli.dialects import EVS_DIALECT
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import BudgetError, UsageError
+from evs_cli.request import make_request
 from evs_cli.video.sampling import SamplingRequest
 
 

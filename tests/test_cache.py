@@ -12,7 +12,6 @@ import torch
 from encodings_made import assert_same, make_encoded, write
 from test_pipeline import damaged_clip
 
-from evs_cli.api import make_request
 from evs_cli.cached_session import CachedSession
 from evs_cli.core.streaming import AllTokens
 from evs_cli.dialects import parse_dialect
@@ -27,7 +26,8 @@ from evs_cli.encoding_cache.store import EncodingCache, open_cache, read_facts
 from evs_cli.encoding_file.reader import open_encoding
 from evs_cli.errors import ArtifactError, UsageError
 from evs_cli.progress import SilentProgress
-from evs_cli.session import Session, SessionRequest
+from evs_cli.request import SessionRequest, make_request
+from evs_cli.session import Session
 from evs_cli.settings import EncodeSettings
 from evs_cli.video.sampling import SamplingRequest
 

@@ -7,12 +7,12 @@ from torchvision.transforms.v2 import functional as tvf
 from video_files import video
 
 import evs_cli
-from evs_cli.api import make_request
 from evs_cli.dialects import ALL, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions, ServerSource
 from evs_cli.dialects.served import ServedPlanner, TrueSource, opencv_num_frames, server_source, source_notes
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ModelError, UsageError, VideoError
+from evs_cli.request import make_request
 from evs_cli.session import Session
 from evs_cli.video.info import probe_video
 from evs_cli.video.reader import read_frames

@@ -18,11 +18,11 @@ from served_checkpoints import save_nemotron_12b
 from server_wheels import wheel_function
 from video_files import read_number, video
 
-from evs_cli.api import make_request
 from evs_cli.dialects.vllm_frames import SentFrames, require_decodable, sent_frames
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ArtifactError, BudgetError, UsageError
 from evs_cli.export import ExportRequest, FramesExporter
+from evs_cli.request import make_request
 from evs_cli.session import Session
 from evs_cli.video.reader import read_frames
 

@@ -23,7 +23,7 @@ LAYERS = (
     {"core"},
     {"video", "encoders"},
     {"dialects"},
-    {"encoded_video", "pipeline", "settings", "provenance", "session", "batching", "encode_run", "reuse"},
+    {"encoded_video", "pipeline", "request", "settings", "provenance", "session", "batching", "encode_run", "reuse"},
     {
         *("artifact", "artifact_checks", "encoding_file", "sweep", "prune_job", "encode_job", "job_outputs"),
         *("stored_session", "api", "quality", "budget", "budget_job", "clips", "fit", "cost", "integration"),

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evs_cli
-from evs_cli.api import make_request
 from evs_cli.budget_job import BudgetJob
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.errors import UsageError
-from evs_cli.session import Session, SessionRequest
+from evs_cli.request import SessionRequest, make_request
+from evs_cli.session import Session
 from evs_cli.sweep import SweepJob, parse_rates, sweep
 from evs_cli.video.sampling import SamplingRequest
 

@@ -30,8 +30,8 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.api import make_request
         from evs_cli.bench import run_bench
         from evs_cli.report.bench import render_bench
+        from evs_cli.request import make_request
 
         render_bench(run_bench(video, make_request(**request), repeats=repeats, progress=progress), sink)

@@ -36,10 +36,10 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.api import make_request
         from evs_cli.encode_job import StoreRequest, plan_encode_job, run_encode_job
         from evs_cli.encoding_cache.store import open_cache
         from evs_cli.report.encodings import render_encodings
+        from evs_cli.request import make_request
 
         store = StoreRequest(store_dtype, levels)
         job = plan_encode_job(

@@ -84,10 +84,10 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.api import make_request
         from evs_cli.export import ExportRequest
         from evs_cli.export_job import ExportJob, check_target, server_of
         from evs_cli.report.export import render_export
+        from evs_cli.request import make_request
 
         check_target(to)
         job = ExportJob(

@@ -38,9 +38,9 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.api import make_request
         from evs_cli.budget_job import BudgetJob, fit_request, numbers_of, subjects_of
         from evs_cli.report.fit import render_fit
+        from evs_cli.request import make_request
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         job = BudgetJob(make_request(**request))

@@ -43,10 +43,10 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.api import make_requests
         from evs_cli.budget_job import BudgetJob, numbers_of, plan_dialects, subjects_of
         from evs_cli.report.budget import render_plan
         from evs_cli.report.comparison import render_dialects
+        from evs_cli.request import make_requests
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         rates = plan_rates(one_of("--q", q, q_alias), keep)

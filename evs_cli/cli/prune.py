@@ -48,10 +48,10 @@ def command(
     rate = pruning_rate(one_of("--q", q, q_alias), keep)
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.api import make_request
         from evs_cli.encoding_cache.store import open_cache
         from evs_cli.prune_job import plan_job, run_job
         from evs_cli.report.render import render_prune
+        from evs_cli.request import make_request
         from evs_cli.stored_session import are_encodings
 
         if are_encodings(videos):

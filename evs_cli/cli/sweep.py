@@ -49,13 +49,13 @@ def command(
         progress.stage("load libraries")
         from pathlib import Path
 
-        from evs_cli.api import make_request
         from evs_cli.budget_job import plan_models
         from evs_cli.encoders.source import DEFAULT_MODEL
         from evs_cli.encoding_cache.store import open_cache
         from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
         from evs_cli.report.sweep import render_sweeps
+        from evs_cli.request import make_request
         from evs_cli.stored_session import are_encodings
         from evs_cli.sweep import SweepJob, parse_rates, run_sweep
 

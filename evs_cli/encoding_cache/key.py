@@ -25,7 +25,7 @@ from evs_cli.provenance import model_record
 
 if TYPE_CHECKING:
     from evs_cli.encoders.base import VideoEncoder
-    from evs_cli.session import SessionRequest
+    from evs_cli.request import SessionRequest
     from evs_cli.settings import EncodeSettings
 
 _SERVER_LIMITS = (

@@ -69,10 +69,10 @@ def run_case(case, video, num_frames, plain):
     import torch
 
     from evs_cli import session
-    from evs_cli.api import make_request
     from evs_cli.memory import keep_freed_blocks
     from evs_cli.prune_job import plan_job, run_job
     from evs_cli.report.records import prune_record
+    from evs_cli.request import make_request
 
     if case == "synthetic":
         kind, open_real = synthetic_encoder(), session.open_encoder

@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 
 from evs_cli.encoders.base import EncodeOptions
-from evs_cli.session import Session, SessionRequest
+from evs_cli.request import SessionRequest
+from evs_cli.session import Session
 from evs_cli.sweep import sweep
 from evs_cli.video.sampling import SamplingRequest
 
