@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evs_cli import machine
+from evs_cli.video.cores import core_count
 
 
 def test_the_processor_is_called_by_its_model(monkeypatch, tmp_path):
@@ -26,10 +27,10 @@ def test_cores_that_were_taken_away_do_not_count():
     cores = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(cores)})
-        assert machine.core_count() == 1
+        assert core_count() == 1
     finally:
         os.sched_setaffinity(0, cores)
-    assert machine.core_count() == len(cores)
+    assert core_count() == len(cores)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells the peak elsewhere only by this very call")
