@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from evs_cli import artifact
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.encoding_cache.store import open_cache
-from evs_cli.file_kinds import ENCODING_SUFFIX, is_own_file
 from evs_cli.output_file import check_output_file
 from evs_cli.progress import SilentProgress
 from evs_cli.request import SessionRequest, make_request
 from evs_cli.session import Session
 from evs_cli.stored_session import RULE_OPTIONS, StoredSession
 from evs_cli.sweep import SweepRow, sweep
+from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:

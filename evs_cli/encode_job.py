@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from evs_cli.encoded_video import ClipPlan
 from evs_cli.encoders.base import EncodePlan
 from evs_cli.errors import EvsError, UsageError
-from evs_cli.file_kinds import ENCODING_SUFFIX, is_own_file
 from evs_cli.job_outputs import settle_outputs
 from evs_cli.progress import Progress, Timings
 from evs_cli.request import SessionRequest
 from evs_cli.session import Session, TokenGrid, one_by_one, opened
+from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 
 if TYPE_CHECKING:
     from evs_cli.encoding_cache.store import EncodingCache

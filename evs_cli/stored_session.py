@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import UsageError
-from evs_cli.file_kinds import is_own_file
 from evs_cli.request import SessionRequest
 from evs_cli.settings import DEFAULT_PRUNING_RATE
+from evs_cli.video.own_files import is_own_file
 from evs_cli.video.sampling import SamplingRequest
 
 if TYPE_CHECKING:

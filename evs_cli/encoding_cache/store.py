@@ -19,7 +19,8 @@ from typing import Any
 from evs_cli.encoders.embedded import cache_directory
 from evs_cli.encoding_file.container import LENGTH_BYTES, Header, header_bytes, read_header
 from evs_cli.errors import ArtifactError, UsageError
-from evs_cli.file_kinds import ENCODING_SUFFIX, METADATA_KEY
+from evs_cli.file_kinds import METADATA_KEY
+from evs_cli.video.own_files import ENCODING_SUFFIX
 
 SIZE_VARIABLE = "EVS_CACHE_SIZE"
 """Environment variable of the most that entries may take together, in GB."""

@@ -25,8 +25,9 @@ from evs_cli.encoding_file.record import SCALE_SUFFIX, SCHEMA_VERSION, StoredMod
 from evs_cli.encoding_file.row_reads import read_exactly, read_rows
 from evs_cli.encoding_file.stored_rows import StoredRows
 from evs_cli.errors import ArtifactError
-from evs_cli.file_kinds import ENCODING_KIND, ENCODING_SUFFIX, METADATA_KEY
+from evs_cli.file_kinds import ENCODING_KIND, METADATA_KEY
 from evs_cli.record_checks import Fault, require
+from evs_cli.video.own_files import ENCODING_SUFFIX
 
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
