@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evs_cli._version import __version__
+from evs_cli.core.dtypes import dtype_name
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
-from evs_cli.encoders.runtime import dtype_name
 from evs_cli.encoders.source import ModelSource
 from evs_cli.video.source import file_sha256
 

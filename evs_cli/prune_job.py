@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from evs_cli import artifact
 from evs_cli.core.counts import check_pruning_rate
+from evs_cli.core.dtypes import dtype_name
 from evs_cli.encoded_video import ClipPlan, EncodedClip
 from evs_cli.encoders.base import EncodePlan
-from evs_cli.encoders.runtime import dtype_name
 from evs_cli.errors import EvsError
 from evs_cli.job_outputs import settle_outputs
 from evs_cli.progress import Progress, Timings

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from evs_cli.encoders.runtime import DTYPES, dtype_name, parse_dtype, resolve_runtime
+from evs_cli.core.dtypes import dtype_name
+from evs_cli.encoders.runtime import DTYPES, parse_dtype, resolve_runtime
 from evs_cli.errors import ModelError, UsageError
 
 

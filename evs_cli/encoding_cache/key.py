@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evs_cli._version import __version__
+from evs_cli.core.dtypes import dtype_name
 from evs_cli.encoders import embedded
-from evs_cli.encoders.runtime import Runtime, dtype_name
+from evs_cli.encoders.runtime import Runtime
 from evs_cli.encoders.source import ModelSource
 from evs_cli.encoding_file.record import SCHEMA_VERSION
 from evs_cli.provenance import model_record

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from evs_cli.core.dtypes import dtype_name
 from evs_cli.encoders.source import ModelSource
 from evs_cli.file_kinds import ENCODING_KIND
 
@@ -103,7 +104,7 @@ def to_record(clip: EncodedClip, store: StoreFacts, model: StoredModel) -> dict[
         "processing": dict(plan.processing),
         "planned": asdict(clip.planned),
         "zero_frames": list(clip.zero_frames),
-        "score_dtype": _name(clip.ranking.dissimilarity.dtype),
+        "score_dtype": dtype_name(clip.ranking.dissimilarity.dtype),
         "store": asdict(store),
         "model": model.record(),
         "provenance": dict(clip.provenance),
@@ -144,7 +145,3 @@ def _without_paths(config: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in config.items()
         if key != "_name_or_path"
     }
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from evs_cli.encoders.runtime import dtype_name
+from evs_cli.core.dtypes import dtype_name
 from evs_cli.errors import UsageError
 
 if TYPE_CHECKING:
