@@ -19,7 +19,7 @@ from evs_cli.encoding_cache.entry_spool import EntrySpool
 from evs_cli.encoding_cache.key import EncodingKey, encoding_key
 from evs_cli.encoding_cache.store import NAME_DIGITS, EncodingCache, read_facts
 from evs_cli.encoding_file.reader import StoredVideo, open_encoding
-from evs_cli.encoding_file.record import StoredModel
+from evs_cli.encoding_file.record import SCHEMA_VERSION, StoredModel
 from evs_cli.errors import ArtifactError
 from evs_cli.progress import Progress, Timings
 from evs_cli.provenance import provenance_of
@@ -127,7 +127,7 @@ class CachedSession(Session):
         return replace(clip, timings_seconds=timings.seconds)
 
     def _key(self, video_sha256: str) -> EncodingKey:
-        return encoding_key(self.request, self.settings, self.encoder, video_sha256)
+        return encoding_key(self.request, self.settings, self.encoder, video_sha256, SCHEMA_VERSION)
 
     def _found(self, source: VideoSource, key: EncodingKey) -> StoredVideo | None:
         """The entry of a key, as if this video had just been encoded; None where there is none."""

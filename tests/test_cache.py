@@ -24,6 +24,7 @@ from evs_cli.encoding_cache import key as key_module
 from evs_cli.encoding_cache.key import CHOOSES_TOKENS, encoding_key, model_identity
 from evs_cli.encoding_cache.store import EncodingCache, open_cache, read_facts
 from evs_cli.encoding_file.reader import open_encoding
+from evs_cli.encoding_file.record import SCHEMA_VERSION
 from evs_cli.errors import ArtifactError, UsageError
 from evs_cli.progress import SilentProgress
 from evs_cli.request import SessionRequest, make_request
@@ -96,7 +97,7 @@ def the_entry(cache):
 def key_of(model, request=None, settings=None, sha="0" * 64, **source):
     encoder = open_encoder(str(model))
     encoder.source = dataclasses.replace(encoder.source, **source)
-    return encoding_key(request or SessionRequest(), settings or EncodeSettings(RUNTIME), encoder, sha)
+    return encoding_key(request or SessionRequest(), settings or EncodeSettings(RUNTIME), encoder, sha, SCHEMA_VERSION)
 
 
 CHANGES = {

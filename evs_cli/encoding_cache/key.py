@@ -21,7 +21,6 @@ from evs_cli.core.dtypes import dtype_name
 from evs_cli.encoders import embedded
 from evs_cli.encoders.runtime import Runtime
 from evs_cli.encoders.source import ModelSource
-from evs_cli.encoding_file.record import SCHEMA_VERSION
 from evs_cli.provenance import model_record
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class EncodingKey:
 
 
 def encoding_key(
-    request: SessionRequest, settings: EncodeSettings, encoder: VideoEncoder, video_sha256: str
+    request: SessionRequest, settings: EncodeSettings, encoder: VideoEncoder, video_sha256: str, schema_version: int
 ) -> EncodingKey:
     """The key of a video's encoding.
 
@@ -72,6 +71,7 @@ def encoding_key(
         settings: what of it was resolved.
         encoder: the model.
         video_sha256: of the video's bytes.
+        schema_version: of the file that keeps the encoding.
     """
     asked = {name: value for name, value in asdict(request).items() if name not in (*CHOOSES_TOKENS, *_RESOLVED)}
     del asked["options"]["prompt"]
@@ -81,7 +81,7 @@ def encoding_key(
     score_dtype = settings.score_dtype
     parts = {
         "key": KEY_VERSION,
-        "schema": SCHEMA_VERSION,
+        "schema": schema_version,
         "video_sha256": video_sha256,
         "model": model_identity(encoder.source),
         **asked,
