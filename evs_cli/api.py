@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from evs_cli import artifact
+from evs_cli.cache_folder import open_cache
 from evs_cli.core.counts import check_pruning_rate
-from evs_cli.encoding_cache.store import open_cache
 from evs_cli.output_file import check_output_file
 from evs_cli.progress import SilentProgress
 from evs_cli.request import SessionRequest, make_request

@@ -12,6 +12,7 @@ import torch
 from encodings_made import assert_same, make_encoded, write
 from test_pipeline import damaged_clip
 
+from evs_cli.cache_folder import open_cache
 from evs_cli.cached_session import CachedSession
 from evs_cli.core.streaming import AllTokens
 from evs_cli.dialects import parse_dialect
@@ -22,7 +23,7 @@ from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import Runtime
 from evs_cli.encoding_cache import key as key_module
 from evs_cli.encoding_cache.key import CHOOSES_TOKENS, encoding_key, model_identity
-from evs_cli.encoding_cache.store import EncodingCache, open_cache, read_facts
+from evs_cli.encoding_cache.store import EncodingCache, read_facts
 from evs_cli.encoding_file.reader import open_encoding
 from evs_cli.encoding_file.record import SCHEMA_VERSION
 from evs_cli.errors import ArtifactError, UsageError

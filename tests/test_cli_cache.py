@@ -15,7 +15,7 @@ from tiny_grid_models import BUILDERS as GRID_BUILDERS
 from tiny_grid_models import save_grid_model
 
 import evs_cli
-from evs_cli.encoding_cache.store import open_cache
+from evs_cli.cache_folder import open_cache
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 CROSSING, PAN = (str(SAMPLES / f"{name}.mp4") for name in ("crossing", "pan"))

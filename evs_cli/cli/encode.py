@@ -36,8 +36,8 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
+        from evs_cli.cache_folder import open_cache
         from evs_cli.encode_job import StoreRequest, plan_encode_job, run_encode_job
-        from evs_cli.encoding_cache.store import open_cache
         from evs_cli.report.encodings import render_encodings
         from evs_cli.request import make_request
 

@@ -48,7 +48,7 @@ def command(
     rate = pruning_rate(one_of("--q", q, q_alias), keep)
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.encoding_cache.store import open_cache
+        from evs_cli.cache_folder import open_cache
         from evs_cli.prune_job import plan_job, run_job
         from evs_cli.report.render import render_prune
         from evs_cli.request import make_request

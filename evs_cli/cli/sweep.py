@@ -50,8 +50,8 @@ def command(
         from pathlib import Path
 
         from evs_cli.budget_job import plan_models
+        from evs_cli.cache_folder import open_cache
         from evs_cli.encoders.source import DEFAULT_MODEL
-        from evs_cli.encoding_cache.store import open_cache
         from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
         from evs_cli.report.sweep import render_sweeps

@@ -16,15 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evs_cli.encoders.embedded import cache_directory
 from evs_cli.encoding_file.container import LENGTH_BYTES, Header, header_bytes, read_header
 from evs_cli.errors import ArtifactError, UsageError
 from evs_cli.file_kinds import METADATA_KEY
 from evs_cli.video.own_files import ENCODING_SUFFIX
 
-SIZE_VARIABLE = "EVS_CACHE_SIZE"
-"""Environment variable of the most that entries may take together, in GB."""
-DEFAULT_SIZE_GB = 10.0
 KEY_METADATA = "evs_cache"
 """Key of an entry's metadata, beside an encoding's own: what settles it, as JSON."""
 NAME_DIGITS = 12
@@ -160,22 +156,6 @@ class EncodingCache:
         if len(found) > 1:
             raise UsageError(f"Invalid entry {name!r}: {len(found)} begin so. Expected more of its digits.")
         return found[0]
-
-
-def open_cache() -> EncodingCache:
-    """The user's cache: ``encodings`` in evs's cache directory, at most ``EVS_CACHE_SIZE`` GB.
-
-    Raises:
-        UsageError: a size that is none.
-    """
-    text = os.environ.get(SIZE_VARIABLE) or f"{DEFAULT_SIZE_GB:g}"
-    try:
-        size_gb = float(text)
-    except ValueError:
-        size_gb = 0.0
-    if not 0 < size_gb < float("inf"):
-        raise UsageError(f"Invalid {SIZE_VARIABLE} ({text!r}). Expected a size in GB above 0.")
-    return EncodingCache(cache_directory() / "encodings", round(size_gb * 1e9))
 
 
 def read_facts(path: Path) -> EntryFacts | None:
