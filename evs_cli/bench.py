@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from evs_cli._version import __version__
 from evs_cli.encoders.runtime import Runtime, synchronise
 from evs_cli.errors import UsageError
+from evs_cli.inputs import opened
 from evs_cli.machine import peak_memory_bytes, processor_name
 from evs_cli.progress import Progress, SilentProgress, ToldOnce
 from evs_cli.request import SessionRequest
-from evs_cli.session import Session, opened
+from evs_cli.session import Session
 from evs_cli.video.cores import core_count
 from evs_cli.video.source import VideoSource, source_name
 

@@ -13,8 +13,10 @@ from evs_cli.dialects.requests import DEFAULT_PROMPT
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.errors import BudgetError, EvsError, UsageError
 from evs_cli.fit import FitReport, FitRequest, fit
+from evs_cli.inputs import opened
 from evs_cli.request import SessionRequest
-from evs_cli.session import one_by_one, open_requested, opened
+from evs_cli.runner import one_by_one
+from evs_cli.session import open_requested
 from evs_cli.settings import DEFAULT_PRUNING_RATE
 from evs_cli.video.info import VideoInfo, probe_video
 from evs_cli.video.sampling import SamplingRequest

@@ -25,9 +25,9 @@ from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError
 from evs_cli.http_json import DEFAULT_TIMEOUT_SECONDS, HttpJson, HttpStatusError, parse_address
 from evs_cli.inline_video import MARKER, InlineVideo, RequestBody, media_type
+from evs_cli.inputs import STDIN, opened
 from evs_cli.request import SessionRequest, make_request
 from evs_cli.server_client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
-from evs_cli.session import STDIN, opened
 
 ENDPOINTS = ("auto", "tokenize", "usage")
 AS_FILE = "file"

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from evs_cli.encoded_video import ClipPlan
 from evs_cli.encoders.base import EncodePlan
 from evs_cli.errors import EvsError, UsageError
+from evs_cli.inputs import opened
 from evs_cli.job_outputs import settle_outputs
 from evs_cli.progress import Progress, Timings
 from evs_cli.request import SessionRequest
-from evs_cli.session import Session, TokenGrid, one_by_one, opened
+from evs_cli.runner import one_by_one
+from evs_cli.session import Session, TokenGrid
 from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 
 if TYPE_CHECKING:

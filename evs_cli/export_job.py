@@ -16,10 +16,11 @@ from evs_cli.chat_answer import CHAT_PATH, ChatAnswer, send
 from evs_cli.errors import UsageError
 from evs_cli.export import SUFFIX, ExportRequest, FramesExport, FramesExporter
 from evs_cli.http_json import HttpJson, parse_address
+from evs_cli.inputs import opened
 from evs_cli.output_file import check_output_file
 from evs_cli.progress import Progress
 from evs_cli.request import SessionRequest
-from evs_cli.session import Session, opened
+from evs_cli.session import Session
 
 TARGETS = ("vllm-frames",)
 """What ``--to`` takes."""

@@ -16,8 +16,8 @@ from evs_cli.clips import Clips, Sampled, ServerClips
 from evs_cli.dialects.requests import ServerRecipe, Serving, evs_flags, recipe
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
+from evs_cli.inputs import STDIN
 from evs_cli.request import SessionRequest
-from evs_cli.session import STDIN
 
 STEP = 0.01
 MAX_RATE = 0.95

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evs_cli.errors import ArtifactError, UsageError
+from evs_cli.inputs import STDIN
 from evs_cli.output_file import check_output_file
-from evs_cli.session import STDIN
 
 
 def settle_outputs(

@@ -16,10 +16,12 @@ from evs_cli.core.dtypes import dtype_name
 from evs_cli.encoded_video import ClipPlan, EncodedClip
 from evs_cli.encoders.base import EncodePlan
 from evs_cli.errors import EvsError
+from evs_cli.inputs import opened
 from evs_cli.job_outputs import settle_outputs
 from evs_cli.progress import Progress, Timings
 from evs_cli.request import SessionRequest
-from evs_cli.session import Session, one_by_one, opened
+from evs_cli.runner import one_by_one
+from evs_cli.session import Session
 from evs_cli.settings import DEFAULT_PRUNING_RATE
 from evs_cli.stored_session import StoredSession, are_encodings
 

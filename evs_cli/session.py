@@ -7,14 +7,9 @@ model is opened once, and its weights are loaded when the first video has been p
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from evs_cli._version import __version__
 from evs_cli.dialects.served import ServedPlanner
@@ -23,7 +18,7 @@ from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.encoders.weights import WeightsRead
-from evs_cli.errors import EvsError, ModelError, ModelLoadError, UsageError
+from evs_cli.errors import ModelError, ModelLoadError
 from evs_cli.pipeline import encode_clip, encode_video, plan_video, retain_video
 from evs_cli.progress import Progress, SilentProgress, Timings
 from evs_cli.request import SessionRequest
@@ -36,32 +31,6 @@ if TYPE_CHECKING:
 
 TokenGrid = tuple[int, int, int]
 """Tokens in time, height, width."""
-Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
-
-STDIN = "-"
-"""The name that stands for a video on standard input."""
-
-
-@contextmanager
-def opened(video: str) -> Iterator[VideoSource]:
-    """The source of a video as named on the command line; ``-`` is kept in a temporary file while it is read.
-
-    Raises:
-        UsageError: ``-`` where standard input is a terminal, which would wait for ever.
-    """
-    if video != STDIN:
-        yield video
-        return
-    if sys.stdin is None or sys.stdin.closed:
-        raise UsageError("Invalid video -: standard input is closed. Expected a video piped into it.")
-    if sys.stdin.isatty():
-        raise UsageError("Invalid video -: standard input is a terminal. Expected a video piped into it.")
-    with tempfile.TemporaryDirectory(prefix="evs-") as folder:
-        path = Path(folder) / "stdin"
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield path
 
 
 def open_requested(request: SessionRequest) -> VideoEncoder:
@@ -86,30 +55,6 @@ def served_planner(request: SessionRequest, encoder: VideoEncoder) -> ServedPlan
     if request.dialect.is_evs:
         return None
     return ServedPlanner(request.dialect, encoder, request.server, request.sampling)
-
-
-def one_by_one(
-    items: Iterable[Item],
-    work: Callable[[Item], Outcome],
-    failed: Callable[[Item, EvsError], Outcome],
-    *,
-    is_single: bool,
-) -> Iterator[Outcome]:
-    """``work`` on each item; of several, one that fails becomes an outcome of its own and the others go on.
-
-    Raises:
-        EvsError: the error of a single item.
-        ModelLoadError: weights that cannot be loaded concern every item.
-    """
-    for item in items:
-        try:
-            yield work(item)
-        except ModelLoadError:
-            raise
-        except EvsError as error:
-            if is_single:
-                raise
-            yield failed(item, error)
 
 
 def _threads_reason() -> str:

@@ -187,7 +187,8 @@ def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
         ModelError, UsageError: what concerns a model and all its videos.
     """
     from evs_cli.cached_session import open_session
-    from evs_cli.session import one_by_one, opened
+    from evs_cli.inputs import opened
+    from evs_cli.runner import one_by_one
     from evs_cli.stored_session import are_encodings
 
     if are_encodings(job.videos):
@@ -222,7 +223,7 @@ def _sweep_one(session: Session, job: SweepJob, item: tuple[str, VideoSource]) -
 
 def _sweep_stored(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
     """As ``run_sweep``, of files of ``evs encode``: no model is opened, and no row is read but for the quality."""
-    from evs_cli.session import one_by_one
+    from evs_cli.runner import one_by_one
     from evs_cli.stored_session import StoredSession
 
     if len(job.requests) > 1:

@@ -30,7 +30,7 @@ LAYERS = (
         "bench",
         *("check", "check_plan", "check_matches", "check_job", "server_client", "http_json", "inline_video"),
         *("export", "export_job", "jpeg_body", "chat_answer"),
-        *("cached_session", "encoding_cache", "cache_folder"),
+        *("cached_session", "encoding_cache", "cache_folder", "inputs", "runner"),
     },
     {"report", "console"},
     {"cli"},
