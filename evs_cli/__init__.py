@@ -14,20 +14,20 @@ from evs_cli._version import __version__
 
 if TYPE_CHECKING:
     from evs_cli.api import encode_video, prune_video, sweep_video
-    from evs_cli.artifact import load, save
     from evs_cli.core.counts import compute_retained_tokens_count, tokens_per_frame
     from evs_cli.core.dissimilarity import compute_dissimilarity
     from evs_cli.core.placeholders import replace_offsets_with_tokens_per_frame
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.core.retention import Ranking, Retention, compute_retention_mask
-    from evs_cli.encoding_file.reader import Encoding, open_encoding
+    from evs_cli.files.artifact import load, save
+    from evs_cli.files.encoding.reader import Encoding, open_encoding
 
 _HOMES = {
     "encode_video": "api",
     "prune_video": "api",
     "sweep_video": "api",
-    "load": "artifact",
-    "save": "artifact",
+    "load": "files.artifact",
+    "save": "files.artifact",
     "compute_retained_tokens_count": "core.counts",
     "tokens_per_frame": "core.counts",
     "compute_dissimilarity": "core.dissimilarity",
@@ -36,8 +36,8 @@ _HOMES = {
     "Ranking": "core.retention",
     "Retention": "core.retention",
     "compute_retention_mask": "core.retention",
-    "Encoding": "encoding_file.reader",
-    "open_encoding": "encoding_file.reader",
+    "Encoding": "files.encoding.reader",
+    "open_encoding": "files.encoding.reader",
 }
 
 __all__ = [

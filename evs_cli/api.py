@@ -6,21 +6,21 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from evs_cli import artifact
-from evs_cli.cache_folder import open_cache
 from evs_cli.core.counts import check_pruning_rate
-from evs_cli.output_file import check_output_file
-from evs_cli.progress import SilentProgress
-from evs_cli.request import SessionRequest, make_request
-from evs_cli.session import Session
-from evs_cli.stored_session import RULE_OPTIONS, StoredSession
-from evs_cli.sweep import SweepRow, sweep
+from evs_cli.files import artifact
+from evs_cli.files.output_file import check_output_file
+from evs_cli.jobs.cache import open_cache
+from evs_cli.jobs.stored_session import RULE_OPTIONS, StoredSession
+from evs_cli.jobs.sweep import SweepRow, sweep
+from evs_cli.pipeline.progress import SilentProgress
+from evs_cli.pipeline.request import SessionRequest, make_request
+from evs_cli.pipeline.session import Session
 from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.encoding_file.reader import Encoding
+    from evs_cli.files.encoding.reader import Encoding
 
 
 def prune_video(
@@ -129,8 +129,8 @@ def encode_video(
     """
     from pathlib import Path
 
-    from evs_cli.encode_job import StoreRequest, encode_to_file
-    from evs_cli.encoding_file.reader import open_encoding
+    from evs_cli.files.encoding.reader import open_encoding
+    from evs_cli.jobs.encode import StoreRequest, encode_to_file
 
     for name in RULE_OPTIONS:
         if name in request:
@@ -142,6 +142,6 @@ def encode_video(
 
 
 def _session(request: SessionRequest, cache: bool) -> Session:
-    from evs_cli.cached_session import open_session
+    from evs_cli.jobs.cached_session import open_session
 
     return open_session(request, None, open_cache() if cache else None)

@@ -1,4 +1,4 @@
-"""Encodings made of numbers, and files of them: what the tests of ``encoding_file`` draw from."""
+"""Encodings made of numbers, and files of them: what the tests of ``files.encoding`` draw from."""
 
 import dataclasses
 
@@ -9,12 +9,12 @@ from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.pruned_video import PrunedVideo
 from evs_cli.core.retention import Ranking
-from evs_cli.encoded_video import ClipCounts, EncodedVideo
 from evs_cli.encoders.base import EncodePlan
 from evs_cli.encoders.source import ModelSource
-from evs_cli.encoding_file.record import StoredModel
-from evs_cli.encoding_file.row_spool import RowSpool
-from evs_cli.encoding_file.writer import write_encoding
+from evs_cli.files.encoding.record import StoredModel
+from evs_cli.files.encoding.row_spool import RowSpool
+from evs_cli.files.encoding.writer import write_encoding
+from evs_cli.pipeline.encoded_video import ClipCounts, EncodedVideo
 
 PLACEHOLDER = 9
 MODEL = StoredModel(

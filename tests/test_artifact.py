@@ -22,11 +22,11 @@ from safetensors.torch import save as serialize
 from safetensors.torch import save_file
 
 import evs_cli
-from evs_cli import artifact
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.pruned_video import PrunedVideo
 from evs_cli.core.retention import Ranking
 from evs_cli.errors import ArtifactError, UsageError
+from evs_cli.files import artifact
 
 ROOT = Path(__file__).resolve().parents[1]
 CROSSING = ROOT / "samples" / "crossing.mp4"

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from evs_cli import batching
-from evs_cli.batching import MOST_BATCH_FRAMES, MOST_BATCH_FRAMES_CPU, choose_batch_size
-from evs_cli.encoded_video import ClipPlan
 from evs_cli.encoders.base import Clip, EncodeOptions
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import Runtime
+from evs_cli.pipeline import batching
+from evs_cli.pipeline.batching import MOST_BATCH_FRAMES, MOST_BATCH_FRAMES_CPU, choose_batch_size
+from evs_cli.pipeline.encoded_video import ClipPlan
 
 CPU = Runtime("cpu", torch.float32, "")
 CUDA = Runtime("cuda", torch.bfloat16, "")

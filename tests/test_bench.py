@@ -11,13 +11,13 @@ import torch
 from test_pipeline import damaged_clip
 from video_files import video
 
-from evs_cli.bench import BenchResult, Measurement, _time, plain_mask, run_bench
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.runtime import resolve_runtime, synchronise
 from evs_cli.errors import UsageError
-from evs_cli.progress import SilentProgress
-from evs_cli.request import make_request
+from evs_cli.jobs.bench import BenchResult, Measurement, _time, plain_mask, run_bench
+from evs_cli.pipeline.progress import SilentProgress
+from evs_cli.pipeline.request import make_request
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 STEPS = ["decode", "preprocess", "encode", "mask", "plain mask", "pass"]

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from evs_cli.budget import budget, model_context_limit, read_manifest
-from evs_cli.budget_job import BudgetJob, numbers_of, require_fit, subjects_of
 from evs_cli.cli.app import main
-from evs_cli.clips import NumbersRequest, clips_of_numbers
 from evs_cli.dialects import EVS_DIALECT
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import BudgetError, UsageError
-from evs_cli.request import make_request
+from evs_cli.jobs.budget import budget, model_context_limit, read_manifest
+from evs_cli.jobs.plan import BudgetJob, numbers_of, require_fit, subjects_of
+from evs_cli.pipeline.clips import NumbersRequest, clips_of_numbers
+from evs_cli.pipeline.request import make_request
 from evs_cli.video.sampling import SamplingRequest
 
 

@@ -12,25 +12,25 @@ import torch
 from encodings_made import assert_same, make_encoded, write
 from test_pipeline import damaged_clip
 
-from evs_cli.cache_folder import open_cache
-from evs_cli.cached_session import CachedSession
 from evs_cli.core.streaming import AllTokens
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import ServerOptions
-from evs_cli.encoded_video import EncodedClip
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import Runtime
-from evs_cli.encoding_cache import key as key_module
-from evs_cli.encoding_cache.key import CHOOSES_TOKENS, encoding_key, model_identity
-from evs_cli.encoding_cache.store import EncodingCache, read_facts
-from evs_cli.encoding_file.reader import open_encoding
-from evs_cli.encoding_file.record import SCHEMA_VERSION
 from evs_cli.errors import ArtifactError, UsageError
-from evs_cli.progress import SilentProgress
-from evs_cli.request import SessionRequest, make_request
-from evs_cli.session import Session
-from evs_cli.settings import EncodeSettings
+from evs_cli.files.cache.store import EncodingCache, read_facts
+from evs_cli.files.encoding.reader import open_encoding
+from evs_cli.files.encoding.record import SCHEMA_VERSION
+from evs_cli.jobs.cache import open_cache
+from evs_cli.jobs.cached_session import CachedSession
+from evs_cli.pipeline import encoding_key as key_module
+from evs_cli.pipeline.encoded_video import EncodedClip
+from evs_cli.pipeline.encoding_key import CHOOSES_TOKENS, encoding_key, model_identity
+from evs_cli.pipeline.progress import SilentProgress
+from evs_cli.pipeline.request import SessionRequest, make_request
+from evs_cli.pipeline.session import Session
+from evs_cli.pipeline.settings import EncodeSettings
 from evs_cli.video.sampling import SamplingRequest
 
 CROSSING = Path(__file__).resolve().parents[1] / "samples" / "crossing.mp4"
@@ -79,7 +79,7 @@ def filled(cache, request_of):
 def no_work(monkeypatch):
     """Nothing may open a video, read a frame or load a weight."""
     for name in (
-        "evs_cli.pipeline.probe_video",
+        "evs_cli.pipeline.encode.probe_video",
         "evs_cli.video.reader.read_frames",
         "evs_cli.encoders.plain.PlainFrameEncoder.load",
         "evs_cli.encoders.vlm.VisionLanguageEncoder.load",

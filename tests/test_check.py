@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evs_cli.check import (
+from evs_cli.servers.comparison import (
     Asked,
     CheckReport,
     PlannedPrompt,

@@ -8,8 +8,8 @@ import pytest
 from counting_servers import CannedServer, CountingServer, Habits, clip_bytes
 from video_files import write_video
 
-from evs_cli.check_job import CheckRequest, check_video
 from evs_cli.errors import ServerError, UsageError
+from evs_cli.jobs.check import CheckRequest, check_video
 
 PROMPT = "What moves?"
 
@@ -403,6 +403,6 @@ def test_the_timeout_of_the_command_is_that_of_the_client():
     import inspect
 
     from evs_cli.cli.check import command
-    from evs_cli.http_json import DEFAULT_TIMEOUT_SECONDS
+    from evs_cli.servers.http_json import DEFAULT_TIMEOUT_SECONDS
 
     assert inspect.signature(command).parameters["timeout"].default == DEFAULT_TIMEOUT_SECONDS

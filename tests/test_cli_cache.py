@@ -15,7 +15,7 @@ from tiny_grid_models import BUILDERS as GRID_BUILDERS
 from tiny_grid_models import save_grid_model
 
 import evs_cli
-from evs_cli.cache_folder import open_cache
+from evs_cli.jobs.cache import open_cache
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 CROSSING, PAN = (str(SAMPLES / f"{name}.mp4") for name in ("crossing", "pan"))
@@ -46,7 +46,7 @@ def forbid(monkeypatch):
         monkeypatch.setattr("evs_cli.encoders.plain.PlainFrameEncoder.load", fail)
         monkeypatch.setattr("evs_cli.encoders.vlm.VisionLanguageEncoder.load", fail)
         if probe:
-            monkeypatch.setattr("evs_cli.pipeline.probe_video", fail)
+            monkeypatch.setattr("evs_cli.pipeline.encode.probe_video", fail)
 
     return forbid
 

@@ -58,7 +58,7 @@ def test_a_class_raised_anywhere_is_its_code_and_words(evs, monkeypatch, kind, c
     def fail(*_, **__):
         raise kind("cannot do [it] for {x} 100%", hint=hint)
 
-    monkeypatch.setattr("evs_cli.artifact.load", fail)
+    monkeypatch.setattr("evs_cli.files.artifact.load", fail)
     done = evs("show", "x.pt")
     assert only_error(done[0], code, *done[1:]) == "Error: cannot do [it] for {x} 100%."
     assert (f"Hint: {hint}" in done[2]) == (hint is not None)
@@ -239,7 +239,7 @@ def test_5_is_a_disk_that_is_full(tmp_path, suffix):
     code = (
         "import resource, signal, sys\n"
         "from evs_cli.cli.app import main\n"
-        "from evs_cli.artifact import save\n"
+        "from evs_cli.files.artifact import save\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384))\n"
         "sys.exit(main(sys.argv[1:]))\n"
@@ -352,7 +352,7 @@ def crash(*_, **__):
 
 
 def test_an_unexpected_error_is_one_line_and_how_to_report_it(evs, monkeypatch):
-    monkeypatch.setattr("evs_cli.cached_session.open_session", crash)
+    monkeypatch.setattr("evs_cli.jobs.cached_session.open_session", crash)
     done = evs("prune", CROSSING)
     line = only_error(done[0], 1, *done[1:])
     assert line == "Error: unexpected ZeroDivisionError: of [red]evs[/red]."
@@ -363,14 +363,14 @@ def test_an_error_without_words(evs, monkeypatch):
     def fail(*_, **__):
         raise AssertionError
 
-    monkeypatch.setattr("evs_cli.cached_session.open_session", fail)
+    monkeypatch.setattr("evs_cli.jobs.cached_session.open_session", fail)
     done = evs("prune", CROSSING)
     assert "AssertionError" in only_error(done[0], 1, *done[1:])
 
 
 @pytest.mark.parametrize("how", ["option", "1", "true"])
 def test_debug_shows_the_traceback(evs, monkeypatch, how):
-    monkeypatch.setattr("evs_cli.cached_session.open_session", crash)
+    monkeypatch.setattr("evs_cli.jobs.cached_session.open_session", crash)
     if how != "option":
         monkeypatch.setenv("EVS_DEBUG", how)
     code, out, err = evs("prune", CROSSING, *(["--debug"] if how == "option" else []))
@@ -382,14 +382,14 @@ def test_debug_shows_the_traceback(evs, monkeypatch, how):
 
 @pytest.mark.parametrize("value", ["", "0", "false"])
 def test_debug_can_be_off(evs, monkeypatch, value):
-    monkeypatch.setattr("evs_cli.cached_session.open_session", crash)
+    monkeypatch.setattr("evs_cli.jobs.cached_session.open_session", crash)
     monkeypatch.setenv("EVS_DEBUG", value)
     done = evs("prune", CROSSING)
     only_error(done[0], 1, *done[1:])
 
 
 def test_debug_is_of_one_call_alone(evs, monkeypatch):
-    monkeypatch.setattr("evs_cli.cached_session.open_session", crash)
+    monkeypatch.setattr("evs_cli.jobs.cached_session.open_session", crash)
     assert "Traceback" in evs("prune", CROSSING, "--debug")[2]
     done = evs("prune", CROSSING)
     only_error(done[0], 1, *done[1:])
@@ -406,7 +406,7 @@ def test_a_value_error_of_a_library_is_no_usage_error(evs, monkeypatch):
     def fail(*_, **__):
         raise ValueError("bug")
 
-    monkeypatch.setattr("evs_cli.cached_session.open_session", fail)
+    monkeypatch.setattr("evs_cli.jobs.cached_session.open_session", fail)
     done = evs("prune", CROSSING)
     assert "unexpected ValueError" in only_error(done[0], 1, *done[1:])
 
@@ -414,7 +414,9 @@ def test_a_value_error_of_a_library_is_no_usage_error(evs, monkeypatch):
 # Ctrl-C.
 
 
-@pytest.mark.parametrize("place", ["evs_cli.encoders.plain.PlainFrameEncoder.embed", "evs_cli.artifact._write_pt"])
+@pytest.mark.parametrize(
+    "place", ["evs_cli.encoders.plain.PlainFrameEncoder.embed", "evs_cli.files.artifact._write_pt"]
+)
 @pytest.mark.parametrize("videos", [(CROSSING,), (CROSSING, CROSSING.replace("crossing", "slides"))])
 def test_ctrl_c_is_130_and_leaves_nothing(evs, tmp_path, monkeypatch, place, videos):
     def interrupt(*arguments, **_):

@@ -15,8 +15,8 @@ from counting_servers import CountingServer
 import evs_cli
 import evs_cli.cli
 from evs_cli.cli import app
-from evs_cli.encoding_file.reader import holds_encoding
 from evs_cli.errors import EvsError
+from evs_cli.files.encoding.reader import holds_encoding
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {**app._COMMANDS, **app._GROUPS}

@@ -9,9 +9,9 @@ import pytest
 from counting_servers import CannedServer
 from video_files import video
 
-from evs_cli.chat_answer import CHAT_PATH, ChatAnswer, WrittenBody, send
 from evs_cli.errors import ServerError
-from evs_cli.http_json import DEFAULT_TIMEOUT_SECONDS, HttpJson
+from evs_cli.servers.chat_answer import CHAT_PATH, ChatAnswer, WrittenBody, send
+from evs_cli.servers.http_json import DEFAULT_TIMEOUT_SECONDS, HttpJson
 
 ANSWER = {
     "choices": [{"message": {"role": "assistant", "content": "Numbers [in] boxes."}}],

@@ -403,7 +403,7 @@ def test_a_dry_run_refuses_what_the_run_would(evs, tmp_path, no_weights):
 
 
 def test_an_output_that_exists_is_refused_before_any_work(evs, tmp_path, no_weights, monkeypatch):
-    monkeypatch.setattr("evs_cli.cached_session.open_session", lambda *_: pytest.fail("a model was opened"))
+    monkeypatch.setattr("evs_cli.jobs.cached_session.open_session", lambda *_: pytest.fail("a model was opened"))
     path = tmp_path / "out.pt"
     path.write_bytes(b"old")
     code, out, err = evs("prune", CROSSING, *FAST, "-o", path)
@@ -515,7 +515,7 @@ def test_the_weights_of_several_videos_are_read_once(evs, monkeypatch):
     ("first", "second"), [("a/clip.mp4", "b/clip.mp4"), ("clip.mp4", "clip.mkv"), ("Clip.mp4", "clip.mp4")]
 )
 def test_a_clash_is_refused_before_any_work(evs, tmp_path, no_weights, monkeypatch, first, second):
-    monkeypatch.setattr("evs_cli.cached_session.open_session", lambda *_: pytest.fail("a model was opened"))
+    monkeypatch.setattr("evs_cli.jobs.cached_session.open_session", lambda *_: pytest.fail("a model was opened"))
     for name in (first, second):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).symlink_to(CROSSING)

@@ -94,7 +94,7 @@ def test_sweep_without_rates_is_ten(evs):
     ["", "1", "0.5,", "a", "0.1:0.9", "0.1:0.9:0", "0.9:0.1:0.1", "0:1:0.1", "0:0.9:1e-9", "0:0.9:5e-324"],
 )
 def test_sweep_refuses_rates_before_any_work(evs, monkeypatch, rates):
-    monkeypatch.setattr("evs_cli.session.open_encoder", lambda *_, **__: pytest.fail("a model was opened"))
+    monkeypatch.setattr("evs_cli.pipeline.session.open_encoder", lambda *_, **__: pytest.fail("a model was opened"))
     code, out, err = evs("sweep", CROSSING, f"--q={rates}")
     assert code == 2, err
     assert out == ""

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from served_models import cases
 from tiny_grid_models import grid_family
 
-from evs_cli.budget_job import BudgetJob, fits
-from evs_cli.clips import NumbersRequest
 from evs_cli.dialects.server_options import parse_server_command, parse_server_options
-from evs_cli.request import make_request
+from evs_cli.jobs.plan import BudgetJob, fits
+from evs_cli.pipeline.clips import NumbersRequest
+from evs_cli.pipeline.request import make_request
 
 SAMPLE = "samples/crossing.mp4"
 NAMES = ["evs", "hf", "vllm@0.33", "sglang@0.5.23"]

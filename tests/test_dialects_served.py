@@ -12,8 +12,8 @@ from evs_cli.dialects.base import ServerOptions, ServerSource
 from evs_cli.dialects.served import ServedPlanner, TrueSource, opencv_num_frames, server_source, source_notes
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ModelError, UsageError, VideoError
-from evs_cli.request import make_request
-from evs_cli.session import Session
+from evs_cli.pipeline.request import make_request
+from evs_cli.pipeline.session import Session
 from evs_cli.video.info import probe_video
 from evs_cli.video.reader import read_frames
 from evs_cli.video.sampling import SamplingRequest

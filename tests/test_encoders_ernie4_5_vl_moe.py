@@ -18,8 +18,8 @@ from evs_cli.encoders.base import Clip, EncodeOptions
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import Runtime
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.pipeline import encode_video, plan_video
-from evs_cli.settings import EncodeSettings
+from evs_cli.pipeline.encode import encode_video, plan_video
+from evs_cli.pipeline.settings import EncodeSettings
 from evs_cli.video.reader import read_frames
 from evs_cli.video.sampling import SamplingDefaults, SamplingRequest
 

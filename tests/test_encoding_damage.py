@@ -17,11 +17,11 @@ from safetensors.torch import save_file
 from test_artifact import make_pruned
 
 import evs_cli
-from evs_cli.encoding_file.container import read_header, write_header
-from evs_cli.encoding_file.digests import FRONT_KEY, front_digest
-from evs_cli.encoding_file.dtypes import NAMES, bytes_of
-from evs_cli.encoding_file.reader import holds_encoding, open_encoding
 from evs_cli.errors import ArtifactError
+from evs_cli.files.encoding.container import read_header, write_header
+from evs_cli.files.encoding.digests import FRONT_KEY, front_digest
+from evs_cli.files.encoding.dtypes import NAMES, bytes_of
+from evs_cli.files.encoding.reader import holds_encoding, open_encoding
 
 CROSSING = Path(__file__).resolve().parents[1] / "samples" / "crossing.mp4"
 

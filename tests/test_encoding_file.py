@@ -15,9 +15,9 @@ from safetensors import safe_open
 
 from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.core.methods import RetentionRule
-from evs_cli.encoding_file import row_reads, row_spool
-from evs_cli.encoding_file.reader import open_encoding
 from evs_cli.errors import ArtifactError, UsageError
+from evs_cli.files.encoding import row_reads, row_spool
+from evs_cli.files.encoding.reader import open_encoding
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FRESH = itertools.count()

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from evs_cli.encoding_file.reader import open_encoding
-from evs_cli.encoding_file.stored_rows import STORE_DTYPES, RowStore, parse_store_dtype
 from evs_cli.errors import UsageError
+from evs_cli.files.encoding.reader import open_encoding
+from evs_cli.files.encoding.stored_rows import STORE_DTYPES, RowStore, parse_store_dtype
 
 OWN = (torch.float32, torch.bfloat16, torch.float16)
 

@@ -21,9 +21,9 @@ from video_files import read_number, video
 from evs_cli.dialects.vllm_frames import SentFrames, require_decodable, sent_frames
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ArtifactError, BudgetError, UsageError
-from evs_cli.export import ExportRequest, FramesExporter
-from evs_cli.request import make_request
-from evs_cli.session import Session
+from evs_cli.jobs.frames_export import ExportRequest, FramesExporter
+from evs_cli.pipeline.request import make_request
+from evs_cli.pipeline.session import Session
 from evs_cli.video.reader import read_frames
 
 FAMILIES = ["qwen2_5_vl", "qwen3_vl", "nemotron_h_omni"]

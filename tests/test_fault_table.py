@@ -15,13 +15,13 @@ from evs_cli.cli.app import main
 from evs_cli.core.dissimilarity import DissimilarityScorer, compute_dissimilarity
 from evs_cli.core.methods import RetentionRule
 from evs_cli.core.placeholders import SequenceLayout, prune_sequence
+from evs_cli.core.quality import measure_quality
 from evs_cli.core.retention import Ranking, compute_retention_mask
 from evs_cli.encoders.base import Clip, EncodeOptions
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.vlm import true_times
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.integration import chunk_placeholders, enable_evs
-from evs_cli.quality import measure_quality
 
 PAD = 9
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evs_cli.budget_job import BudgetJob, fit_request
 from evs_cli.cli.app import main
-from evs_cli.clips import NumbersRequest, clips_of_numbers
 from evs_cli.dialects import EVS_DIALECT
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import BudgetError, UsageError
-from evs_cli.fit import MAX_RATE, STEP, FitRequest, smallest_rate
-from evs_cli.request import make_request
+from evs_cli.jobs.fit import MAX_RATE, STEP, FitRequest, smallest_rate
+from evs_cli.jobs.plan import BudgetJob, fit_request
+from evs_cli.pipeline.clips import NumbersRequest, clips_of_numbers
+from evs_cli.pipeline.request import make_request
 from evs_cli.video.sampling import SamplingRequest
 
 

@@ -7,8 +7,8 @@ import pytest
 from counting_servers import CannedServer
 
 from evs_cli.errors import ServerError, UsageError
-from evs_cli.http_json import HttpJson, HttpStatusError, error_message, is_loopback, parse_address
-from evs_cli.inline_video import RequestBody
+from evs_cli.servers.http_json import HttpJson, HttpStatusError, error_message, is_loopback, parse_address
+from evs_cli.servers.inline_video import RequestBody
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_an_answer_that_is_no_json_object():
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch):
-    monkeypatch.setattr("evs_cli.http_json.MAX_ANSWER_BYTES", 100)
+    monkeypatch.setattr("evs_cli.servers.http_json.MAX_ANSWER_BYTES", 100)
     with CannedServer({"/a": (200, b"[" + b"1," * 60), "/b": (200, b'{"a":"' + b"b" * 92 + b'"}')}) as server:
         with pytest.raises(ServerError, match="more than 100 bytes"):
             HttpJson(server.url).get("/a")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evs_cli.errors import UsageError, VideoError
-from evs_cli.inline_video import _PIECE_BYTES, MARKER, MAX_INLINE_BYTES, InlineVideo, RequestBody, media_type
+from evs_cli.servers.inline_video import _PIECE_BYTES, MARKER, MAX_INLINE_BYTES, InlineVideo, RequestBody, media_type
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 100, _PIECE_BYTES - 1, _PIECE_BYTES, _PIECE_BYTES + 1, 3 * _PIECE_BYTES])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evs_cli import machine
+from evs_cli.pipeline import machine
 from evs_cli.video.cores import core_count
 
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from evs_cli import memory
-from evs_cli.memory import free_memory_bytes, keep_freed_blocks
+from evs_cli.pipeline import memory
+from evs_cli.pipeline.memory import free_memory_bytes, keep_freed_blocks
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evs_cli.overlap import Ahead
+from evs_cli.pipeline.prefetch import Ahead
 
 
 def threads():

@@ -17,20 +17,20 @@ from tiny_frame_models import tiny_folder
 from video_files import video
 
 import evs_cli
-from evs_cli import artifact
 from evs_cli.core.methods import RetentionRule
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.video_tokens import VideoTokens
-from evs_cli.encoded_video import ClipCounts
 from evs_cli.encoders import embedded
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.errors import ModelError, UsageError, VideoError
-from evs_cli.pipeline import encode_video, plan_video, retain_video
-from evs_cli.progress import SilentProgress
-from evs_cli.settings import EncodeSettings
+from evs_cli.files import artifact
+from evs_cli.pipeline.encode import encode_video, plan_video, retain_video
+from evs_cli.pipeline.encoded_video import ClipCounts
+from evs_cli.pipeline.progress import SilentProgress
+from evs_cli.pipeline.settings import EncodeSettings
 from evs_cli.video.reader import read_frames
 from evs_cli.video.sampling import SamplingDefaults, SamplingRequest
 
@@ -510,7 +510,7 @@ def test_rows_that_were_not_retained_are_refused():
 
 
 def test_memory_that_is_short_puts_rows_into_a_file(monkeypatch):
-    monkeypatch.setattr("evs_cli.pipeline.free_memory_bytes", lambda: 1000)
+    monkeypatch.setattr("evs_cli.pipeline.encode.free_memory_bytes", lambda: 1000)
     plan = plan_video(CROSSING, dinov2(), SamplingRequest(num_frames=6), EncodeOptions(size=56))
     retained = retain_video(plan, dinov2(), settings(), [0.7], RetentionRule(), EncodeOptions(size=56))
     assert torch.equal(retained.prune(0.7).embeddings, crossing().prune(0.7).embeddings)
@@ -647,7 +647,7 @@ def test_an_interrupt_ends_all():
 def test_the_batch_goes_by_the_free_memory(monkeypatch):
     listener = Listener()
     assert encode(CROSSING, num_frames=6, progress=listener).provenance["batch_frames"] == 4
-    monkeypatch.setattr("evs_cli.batching.free_memory_bytes", lambda: 30 * 10**6)
+    monkeypatch.setattr("evs_cli.pipeline.batching.free_memory_bytes", lambda: 30 * 10**6)
     encoded = encode(CROSSING, num_frames=6, progress=listener)
     assert 1 <= encoded.provenance["batch_frames"] < 4
     assert len([line for line in listener.details if "frames a batch (auto: " in line]) == 2
@@ -702,7 +702,7 @@ def test_prune_video_refuses_before_any_work(monkeypatch, tmp_path):
     def refuse(*_, **__):
         raise AssertionError("work was done")
 
-    monkeypatch.setattr("evs_cli.session.plan_video", refuse)
+    monkeypatch.setattr("evs_cli.pipeline.session.plan_video", refuse)
     monkeypatch.setattr(PlainFrameEncoder, "load", refuse)
     (tmp_path / "there.pt").write_bytes(b"old")
     for error, arguments in (

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from evs_cli.quality import SAMPLE_TOKENS, measure_quality
-from evs_cli.sweep import knee_of
+from evs_cli.core.quality import SAMPLE_TOKENS, measure_quality
+from evs_cli.jobs.sweep import knee_of
 
 
 def at_angles(degrees):

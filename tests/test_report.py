@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_artifact import make_pruned
 
-from evs_cli.console import sentence
 from evs_cli.report import records
+from evs_cli.report.console import sentence
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import _run_length_text, bar
 

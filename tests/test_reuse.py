@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.registry import open_encoder
-from evs_cli.reuse import group_frames
+from evs_cli.pipeline.reuse import group_frames
 
 
 def video(kinds):

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from evs_cli.encoders.base import EncodeOptions
-from evs_cli.request import SessionRequest
-from evs_cli.session import Session
+from evs_cli.pipeline.request import SessionRequest
+from evs_cli.pipeline.session import Session
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 sys.path.insert(0, str(SAMPLES))

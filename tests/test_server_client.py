@@ -4,9 +4,9 @@ import pytest
 from counting_servers import CannedServer
 
 from evs_cli.errors import ServerError, UsageError
-from evs_cli.http_json import HttpJson, HttpStatusError
-from evs_cli.inline_video import RequestBody
-from evs_cli.server_client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
+from evs_cli.servers.client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
+from evs_cli.servers.http_json import HttpJson, HttpStatusError
+from evs_cli.servers.inline_video import RequestBody
 
 BODY = RequestBody({})
 VLLM_CARD = {"id": "qwen", "object": "model", "owned_by": "vllm", "root": "/models/q", "parent": None}

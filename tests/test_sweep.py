@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evs_cli
-from evs_cli.budget_job import BudgetJob
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.errors import UsageError
-from evs_cli.request import SessionRequest, make_request
-from evs_cli.session import Session
-from evs_cli.sweep import SweepJob, parse_rates, sweep
+from evs_cli.jobs.plan import BudgetJob
+from evs_cli.jobs.sweep import SweepJob, parse_rates, sweep
+from evs_cli.pipeline.request import SessionRequest, make_request
+from evs_cli.pipeline.session import Session
 from evs_cli.video.sampling import SamplingRequest
 
 CROSSING = Path(__file__).resolve().parents[1] / "samples" / "crossing.mp4"
@@ -190,7 +190,7 @@ def test_the_float_rule_is_shown_beside_the_exact_one():
 def test_rates_outside_are_refused_before_any_work(monkeypatch, rates):
     with pytest.raises(UsageError, match="0 <= q < 1"):
         sweep(encoded(), rates)
-    monkeypatch.setattr("evs_cli.session.open_encoder", lambda *_, **__: pytest.fail("a model was opened"))
+    monkeypatch.setattr("evs_cli.pipeline.session.open_encoder", lambda *_, **__: pytest.fail("a model was opened"))
     with pytest.raises(UsageError, match="0 <= q < 1"):
         evs_cli.sweep_video(CROSSING, rates)
 

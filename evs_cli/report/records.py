@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoders.base import EncodePlan
-    from evs_cli.prune_job import PruneOutcome
+    from evs_cli.jobs.prune import PruneOutcome
 
 SCHEMA_VERSION = 1
 PRINTABLE = ("ids", "embeddings")

@@ -51,9 +51,9 @@ def main():
     if args.device.startswith("cuda") and not torch.cuda.is_available():
         print("skipped: no GPU is at hand")
         return 0
-    from evs_cli.bench import run_bench
+    from evs_cli.jobs.bench import run_bench
+    from evs_cli.pipeline.request import make_request
     from evs_cli.report.bench import bench_document
-    from evs_cli.request import make_request
     from evs_cli.video.drawn import draw_clip
 
     with tempfile.TemporaryDirectory() as folder:

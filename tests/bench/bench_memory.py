@@ -68,11 +68,11 @@ def run_case(case, video, num_frames, plain):
     """Prune in this process; prints its peak memory and the size of all embeddings, in bytes, as JSON."""
     import torch
 
-    from evs_cli import session
-    from evs_cli.memory import keep_freed_blocks
-    from evs_cli.prune_job import plan_job, run_job
+    from evs_cli.jobs.prune import plan_job, run_job
+    from evs_cli.pipeline import session
+    from evs_cli.pipeline.memory import keep_freed_blocks
+    from evs_cli.pipeline.request import make_request
     from evs_cli.report.records import prune_record
-    from evs_cli.request import make_request
 
     if case == "synthetic":
         kind, open_real = synthetic_encoder(), session.open_encoder
