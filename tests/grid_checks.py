@@ -400,3 +400,13 @@ class GridChecks:
         assert row.positions == self.positions
         assert row.verified == "tiny checkpoint"
         assert str(self.sampling.max_frames) in row.sampling
+
+
+class Qwen3Prompt:
+    """What the families share that use the processor of Qwen3-VL."""
+
+    side = 32
+    printed_time = r"<(\d+\.\d) seconds><\|vision_start\|>"
+    pixel_limits = ("video_min_pixels", "video_max_pixels")
+    further_options = ("cap_pixels_per_frame",)
+    sampling = SamplingDefaults(fps=2.0, max_frames=768, min_frames=4)

@@ -8,8 +8,7 @@ from pathlib import Path
 import oracle
 import pytest
 import torch
-from test_pipeline import damaged_clip
-from video_files import video
+from video_files import damaged_clip, video
 
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.retention import Ranking

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from encodings_made import assert_same, make_encoded, write
-from test_pipeline import damaged_clip
+from video_files import damaged_clip
 
 from evs_cli.core.streaming import AllTokens
 from evs_cli.dialects import parse_dialect

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
-from test_imports import run_evs
-from test_pipeline import damaged_clip
+from fresh_python import run_evs
 from tiny_frame_models import BUILDERS as FRAME_BUILDERS
 from tiny_frame_models import tiny_folder
 from tiny_grid_models import BUILDERS as GRID_BUILDERS
 from tiny_grid_models import save_grid_model
+from video_files import damaged_clip
 
 import evs_cli
 from evs_cli.jobs.cache import open_cache

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from fresh_python import run_evs
 from safetensors import safe_open
-from test_imports import run_evs
-from test_pipeline import damaged_clip
+from video_files import damaged_clip
 
 import evs_cli
 from evs_cli.errors import UsageError

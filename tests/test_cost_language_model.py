@@ -6,7 +6,7 @@ Parameters in matrices must equal the model's, and FLOPs those that torch counts
 import pytest
 import torch
 import transformers as tf
-from test_cost_published import NEMOTRON_OMNI_30B, PUBLISHED, QWEN2_5_VL_7B, QWEN3_VL_8B
+from published_configs import NEMOTRON_OMNI_30B, PUBLISHED, QWEN2_5_VL_7B, QWEN3_VL_8B
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cost_published import NEMOTRON_OMNI_30B, PUBLISHED, QWEN3_VL_8B
+from published_configs import NEMOTRON_OMNI_30B, PUBLISHED, QWEN3_VL_8B
 
 from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.cost import (

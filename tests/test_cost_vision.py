@@ -3,7 +3,7 @@
 import pytest
 import tiny_models
 import torch
-from test_cost_published import NEMOTRON_OMNI_30B, QWEN2_5_VL_7B, QWEN3_VL_8B
+from published_configs import NEMOTRON_OMNI_30B, QWEN2_5_VL_7B, QWEN3_VL_8B
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel, NemotronH_Omni_Reasoning_V3
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING

@@ -1,6 +1,6 @@
 """InternVL: numbered frames, placeholders of the image token, patches merged two by two."""
 
-from test_encoders_frame_vlm import FrameFamilyTests
+from frame_checks import FrameFamilyTests
 from tiny_models import make_clip
 
 from evs_cli.encoders.base import EncodeOptions

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_encoders_frame_vlm import FrameFamilyTests
+from frame_checks import FrameFamilyTests
 from tiny_models import DrawnClip, make_clip
 
 from evs_cli.encoders.base import Clip, EncodeOptions

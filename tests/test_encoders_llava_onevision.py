@@ -1,7 +1,7 @@
 """LLaVA-OneVision: patches pooled to half of each side rounded up, and a newline behind the last frame."""
 
 import torch
-from test_encoders_frame_vlm import FrameFamilyTests
+from frame_checks import FrameFamilyTests
 from tiny_models import DrawnClip, make_clip
 
 from evs_cli.encoders.base import EncodeOptions

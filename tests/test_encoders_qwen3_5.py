@@ -3,22 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from grid_checks import GridChecks
+from grid_checks import GridChecks, Qwen3Prompt
 from tiny_grid_models import grid_family
 from tiny_models import DrawnClip, make_clip
 
 from evs_cli.encoders.base import EncodeOptions
-from evs_cli.video.sampling import SamplingDefaults
-
-
-class Qwen3Prompt:
-    """What the families share that use the processor of Qwen3-VL."""
-
-    side = 32
-    printed_time = r"<(\d+\.\d) seconds><\|vision_start\|>"
-    pixel_limits = ("video_min_pixels", "video_max_pixels")
-    further_options = ("cap_pixels_per_frame",)
-    sampling = SamplingDefaults(fps=2.0, max_frames=768, min_frames=4)
 
 
 class TestQwen35(Qwen3Prompt, GridChecks):

@@ -1,7 +1,6 @@
 """Qwen3-VL with experts: the encoder of ``qwen3_vl`` (test_encoders_qwen_vl.py) on a language model that mixes them."""
 
-from grid_checks import GridChecks
-from test_encoders_qwen3_5 import Qwen3Prompt
+from grid_checks import GridChecks, Qwen3Prompt
 
 
 class TestQwen3VLMoe(Qwen3Prompt, GridChecks):

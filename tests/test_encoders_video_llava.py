@@ -1,7 +1,7 @@
 """Video-LLaVA: a class token in front of each frame's patches is an extra row."""
 
 import torch
-from test_encoders_frame_vlm import FrameFamilyTests
+from frame_checks import FrameFamilyTests
 from tiny_models import DrawnClip, make_clip
 
 from evs_cli.encoders.base import EncodeOptions

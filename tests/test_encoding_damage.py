@@ -12,9 +12,9 @@ import torch
 from encodings_made import PLACEHOLDER, assert_same, make_encoded, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pruned_made import make_pruned
 from safetensors import safe_open
 from safetensors.torch import save_file
-from test_artifact import make_pruned
 
 import evs_cli
 from evs_cli.errors import ArtifactError

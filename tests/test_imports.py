@@ -1,13 +1,10 @@
 """Directions of imports between the layers of the design, and what the quick commands may not load."""
 
 import ast
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fresh_python import run_evs, run_fresh
 
 import evs_cli
 
@@ -116,39 +113,6 @@ def test_terminals_are_known_to_the_upper_layers_alone():
             assert "torch" not in roots or all(not isinstance(node, (ast.Import, ast.ImportFrom)) for node in tree.body)
 
 
-_WRAPPER = """
-import atexit, json, os, sys
-def report():
-    with open(os.environ["REPORT"], "w") as file:
-        json.dump(sorted(sys.modules), file)
-atexit.register(report)
-sys.argv = ["evs", *sys.argv[1:]]
-from evs_cli.cli.app import main
-sys.exit(main())
-"""
-
-
-def run_evs(tmp_path, *arguments, env=None):
-    """Run a command in a fresh interpreter: the finished process and the modules it had loaded at its end."""
-    report = tmp_path / "modules.json"
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("EVS_", "_EVS"))},
-        "PYTHONPATH": str(ROOT),
-        "REPORT": str(report),
-        **(env or {}),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", _WRAPPER, *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=tmp_path,
-        timeout=120,
-        check=False,
-    )
-    return done, set(json.loads(report.read_text()))
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -221,19 +185,6 @@ def test_completion_offers_only_names_that_the_program_knows():
     assert options._FORMATS == FORMATS
     assert ("auto", *DTYPES) == options._DTYPES
     assert options._DECODERS == DECODERS
-
-
-def run_fresh(code, folder):
-    """Run a snippet in a new interpreter, away from the repository; it must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=folder,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_root_is_light_and_its_names_resolve(tmp_path):

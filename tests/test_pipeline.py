@@ -14,7 +14,7 @@ import pytest
 import tiny_models
 import torch
 from tiny_frame_models import tiny_folder
-from video_files import video
+from video_files import damaged_clip, video
 
 import evs_cli
 from evs_cli.core.methods import RetentionRule
@@ -248,30 +248,6 @@ def test_a_batch_of_no_frames_is_refused():
 
 
 # Damage: T and K shrink, the size stays.
-
-
-@functools.cache
-def damaged_clip(folder):
-    """Noise for half a second in the middle of 2 s; every picture is a key frame, so the rest decodes."""
-    path = Path(folder) / "damaged.mp4"
-    rng = np.random.default_rng(0)
-    with av.open(str(path), "w") as output:
-        stream = output.add_stream("libx264", rate=10, options={"preset": "ultrafast", "qp": "20"})
-        stream.width, stream.height, stream.pix_fmt = 160, 96, "yuv420p"
-        stream.codec_context.gop_size, stream.codec_context.max_b_frames = 1, 0
-        for k in range(20):
-            picture = np.kron(rng.integers(0, 255, (12, 20, 3), dtype=np.uint8), np.ones((8, 8, 1), np.uint8))
-            frame = av.VideoFrame.from_ndarray(picture, "rgb24")
-            frame.pts = k
-            output.mux(stream.encode(frame))
-        output.mux(stream.encode(None))
-    with av.open(str(path)) as container:
-        places = [(packet.pos, packet.size) for packet in container.demux(video=0) if packet.size]
-    data = bytearray(path.read_bytes())
-    for start, size in places[8:13]:
-        data[start : start + size] = b"\xff" * size
-    path.write_bytes(data)
-    return path
 
 
 def test_a_damaged_video_shrinks(tmp_path_factory):

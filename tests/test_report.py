@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_artifact import make_pruned
+from pruned_made import make_pruned
 
 from evs_cli.report import records
 from evs_cli.report.console import sentence
