@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
 MOST_MASK_SHARE, LEAST_BUSY_SHARE = 0.01, 0.9
 CLIP_SECONDS, FPS = 120, 4

@@ -97,7 +97,7 @@ def prune_plainly(opened, video, output):
     """All frames, all pixels and all embeddings in memory at once, the published formula, ``torch.save``."""
     import torch
 
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
     import oracle
 
     from evs_cli.video.reader import read_frames
