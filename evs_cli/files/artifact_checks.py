@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.core.counts import check_pruning_rate, compute_retained_tokens_count
+from evs_cli.core.dtypes import dtype_name
 from evs_cli.errors import ArtifactError, UsageError
 from evs_cli.files.record_checks import Fault, describe, is_int, is_int_from, is_json, is_number, is_triple, require
 
@@ -119,7 +120,7 @@ def _check_tensors(pruned: PrunedVideo) -> None:
     for key, (shape, dtype) in expected.items():
         tensor = getattr(pruned, key)
         is_right = isinstance(tensor, torch.Tensor) and tuple(tensor.shape) == shape and tensor.dtype == dtype
-        require(is_right, f"{key} is {describe(tensor)}, expected {shape} {_name(dtype)}")
+        require(is_right, f"{key} is {describe(tensor)}, expected {shape} {dtype_name(dtype)}")
     for level in pruned.deepstack_embeddings:
         is_right = isinstance(level, torch.Tensor) and level.ndim == 2 and len(level) == kept
         is_right = is_right and level.dtype == pruned.embeddings.dtype
@@ -231,7 +232,3 @@ def _is_rate(value: Any) -> bool:
     except UsageError:
         return False
     return True
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

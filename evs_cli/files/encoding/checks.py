@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from evs_cli.core.dissimilarity import FIRST_FRAME_DISSIMILARITY
+from evs_cli.core.dtypes import dtype_name
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.base import EncodePlan
@@ -54,7 +55,9 @@ def check_store(record: Mapping[str, Any], rows: Mapping[str, TensorEntry], num_
         require(entry is not None and entry.shape == (num_tokens, dim), f"{level_name(level)} is not {num_tokens} rows")
         assert entry is not None
         dtype = DTYPES.get(entry.dtype)
-        require(dtype is not None and _name(dtype) == store["dtype"], f"{level_name(level)} is not {store['dtype']}")
+        require(
+            dtype is not None and dtype_name(dtype) == store["dtype"], f"{level_name(level)} is not {store['dtype']}"
+        )
     require(len(rows) == len(dims), "there are levels that store does not tell of")
     return StoreFacts(
         dtype=store["dtype"],
@@ -150,7 +153,7 @@ def check_tensors(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
         require(name in tensors, f"{name} is missing")
         tensor = tensors[name]
         is_right = tuple(tensor.shape) == shape and tensor.dtype == dtype
-        require(is_right, f"{name} is {describe(tensor)}, expected {shape} {_name(dtype)}")
+        require(is_right, f"{name} is {describe(tensor)}, expected {shape} {dtype_name(dtype)}")
         require(bool(tensor.isfinite().all()), f"{name} holds NaN or infinite values")
     unknown = sorted(set(tensors) - set(expected))
     require(not unknown, f"{', '.join(unknown)} is nothing that an encoding holds")
@@ -252,7 +255,3 @@ def _planned(found: Mapping[str, Any], plan: EncodePlan) -> ClipCounts:
     is_right = is_right and planned.token_grid_thw[1:] == actual.token_grid_thw[1:]
     require(is_right, f"planned is {describe(dict(found))}, less than what is there")
     return planned
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
