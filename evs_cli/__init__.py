@@ -3,6 +3,20 @@
 ``prune_video`` runs the main job and ``load`` reads its artifact back; ``encode_video`` keeps everything once, and
 ``open_encoding`` serves any rate from that. The rule's own functions are here too.
 Names are imported when they are first used, so ``import evs_cli`` costs nothing.
+
+The rooms of the house, lowest first; a room imports from rooms above it in this list, never from one below it:
+
+``core`` decides which tokens are kept (dissimilarity, ranking, retention) and holds the result, ``PrunedVideo``.
+``video`` reads video files: their facts, which frames to take, the pixels.
+``cost`` counts what a prompt costs a model, from its ``config.json``.
+``encoders`` turn frames into tokens, one file a model family.
+``integration`` puts EVS inside other people's models and servers.
+``dialects`` hold the rules of servers; those of vLLM are ``vllm_*.py``.
+``pipeline`` runs one video: request, plan, decode, encode, rank.
+``files`` write and read what evs keeps: pruned videos, whole encodings, the cache.
+``servers`` talk to a running server and compare its answer with a plan.
+``jobs`` do the work of each command, and ``api`` offers it to Python.
+``report`` shows results; its ``console`` alone prints. ``cli`` declares the commands and their options.
 """
 
 from __future__ import annotations
