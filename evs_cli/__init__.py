@@ -3,6 +3,20 @@
 ``prune_video`` runs the main job and ``load`` reads its artifact back; ``encode_video`` keeps everything once, and
 ``open_encoding`` serves any rate from that. The rule's own functions are here too.
 Names are imported when they are first used, so ``import evs_cli`` costs nothing.
+
+The rooms of the house, lowest first; a room imports from rooms above it in this list, never from one below it:
+
+``core`` decides which tokens are kept (dissimilarity, ranking, retention) and holds the result, ``PrunedVideo``.
+``video`` reads video files: their facts, which frames to take, the pixels.
+``cost`` counts what a prompt costs a model, from its ``config.json``.
+``encoders`` turn frames into tokens, one file a model family.
+``integration`` puts EVS inside other people's models and servers.
+``dialects`` hold the rules of servers; those of vLLM are ``vllm_*.py``.
+``pipeline`` runs one video: request, plan, decode, encode, rank.
+``files`` write and read what evs keeps: pruned videos, whole encodings, the cache.
+``servers`` talk to a running server and compare its answer with a plan.
+``jobs`` do the work of each command, and ``api`` offers it to Python.
+``report`` shows results; its ``console`` alone prints. ``cli`` declares the commands and their options.
 """
 
 from __future__ import annotations
@@ -14,20 +28,20 @@ from evs_cli._version import __version__
 
 if TYPE_CHECKING:
     from evs_cli.api import encode_video, prune_video, sweep_video
-    from evs_cli.artifact import load, save
     from evs_cli.core.counts import compute_retained_tokens_count, tokens_per_frame
     from evs_cli.core.dissimilarity import compute_dissimilarity
     from evs_cli.core.placeholders import replace_offsets_with_tokens_per_frame
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.core.retention import Ranking, Retention, compute_retention_mask
-    from evs_cli.encoding_file.reader import Encoding, open_encoding
+    from evs_cli.files.artifact import load, save
+    from evs_cli.files.encoding.reader import Encoding, open_encoding
 
 _HOMES = {
     "encode_video": "api",
     "prune_video": "api",
     "sweep_video": "api",
-    "load": "artifact",
-    "save": "artifact",
+    "load": "files.artifact",
+    "save": "files.artifact",
     "compute_retained_tokens_count": "core.counts",
     "tokens_per_frame": "core.counts",
     "compute_dissimilarity": "core.dissimilarity",
@@ -36,8 +50,8 @@ _HOMES = {
     "Ranking": "core.retention",
     "Retention": "core.retention",
     "compute_retention_mask": "core.retention",
-    "Encoding": "encoding_file.reader",
-    "open_encoding": "encoding_file.reader",
+    "Encoding": "files.encoding.reader",
+    "open_encoding": "files.encoding.reader",
 }
 
 __all__ = [

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 
-from evs_cli import interrupt
+from evs_cli.report import interrupt
 
 _ALLOCATIONS_A_COLLECTION = 50_000  # Python's own is 700 to 2,000
 

@@ -6,25 +6,21 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from evs_cli import artifact
 from evs_cli.core.counts import check_pruning_rate
-from evs_cli.dialects.server_options import ServerRequest
-from evs_cli.encoders.base import EncodeOptions
-from evs_cli.encoders.source import DEFAULT_MODEL
-from evs_cli.encoding_cache.store import open_cache
-from evs_cli.errors import UsageError
-from evs_cli.file_kinds import ENCODING_SUFFIX, is_own_file
-from evs_cli.output_file import check_output_file
-from evs_cli.progress import SilentProgress
-from evs_cli.session import Session, SessionRequest
-from evs_cli.stored_session import RULE_OPTIONS, StoredSession
-from evs_cli.sweep import SweepRow, sweep
-from evs_cli.video.sampling import SamplingRequest
+from evs_cli.files import artifact
+from evs_cli.files.output_file import check_output_file
+from evs_cli.jobs.cache import open_cache
+from evs_cli.jobs.stored_session import RULE_OPTIONS, StoredSession
+from evs_cli.jobs.sweep import SweepRow, sweep
+from evs_cli.pipeline.progress import SilentProgress
+from evs_cli.pipeline.request import SessionRequest, make_request
+from evs_cli.pipeline.session import Session
+from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.encoding_file.reader import Encoding
+    from evs_cli.files.encoding.reader import Encoding
 
 
 def prune_video(
@@ -133,8 +129,8 @@ def encode_video(
     """
     from pathlib import Path
 
-    from evs_cli.encode_job import StoreRequest, encode_to_file
-    from evs_cli.encoding_file.reader import open_encoding
+    from evs_cli.files.encoding.reader import open_encoding
+    from evs_cli.jobs.encode import StoreRequest, encode_to_file
 
     for name in RULE_OPTIONS:
         if name in request:
@@ -146,36 +142,6 @@ def encode_video(
 
 
 def _session(request: SessionRequest, cache: bool) -> Session:
-    from evs_cli.cached_session import open_session
+    from evs_cli.jobs.cached_session import open_session
 
     return open_session(request, None, open_cache() if cache else None)
-
-
-def make_request(**request: Any) -> SessionRequest:
-    """A ``SessionRequest`` from flat keywords: sampling, model and server options are told apart by their names.
-
-    Raises:
-        UsageError: a value outside its range, or every dialect where one is wanted.
-    """
-    requests = make_requests(**request)
-    if len(requests) > 1:
-        raise UsageError("--dialect all has no effect here: it compares plans. Expected one dialect, or evs plan.")
-    return requests[0]
-
-
-def make_requests(**request: Any) -> list[SessionRequest]:
-    """A ``SessionRequest`` for each dialect asked for, from the keywords of ``make_request``."""
-    parts = (SamplingRequest, EncodeOptions, ServerRequest)
-    known = {name for part in (SessionRequest, *parts) for name in part.__dataclass_fields__}
-    for name in request:
-        if name not in known:
-            raise TypeError(f"unexpected keyword {name!r}")
-    values = [{name: request.pop(name) for name in part.__dataclass_fields__ if name in request} for part in parts]
-    sampling, options, server = SamplingRequest(**values[0]), EncodeOptions(**values[1]), ServerRequest(**values[2])
-    command = server.command()
-    if command is not None and command.model is not None and request.get("model", DEFAULT_MODEL) == DEFAULT_MODEL:
-        request["model"] = command.model
-    return [
-        SessionRequest(sampling=sampling, options=options, dialect=dialect, server=server_options, **request)
-        for dialect, server_options in server.resolve()
-    ]

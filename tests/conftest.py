@@ -6,6 +6,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingf
 
 import pytest
 
+pytest.register_assert_rewrite("frame_checks", "grid_checks")  # classes of tests that several families share
+
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):

@@ -13,12 +13,12 @@ from typing import Annotated
 
 import typer
 
-from evs_cli import interrupt
 from evs_cli._version import __version__
 from evs_cli.cli import bench, cache, check, encode, export, fit, models, plan, prune, show, sweep
-from evs_cli.console import OutputStyle, Sink
 from evs_cli.errors import EvsError
-from evs_cli.memory import keep_freed_blocks
+from evs_cli.pipeline.memory import keep_freed_blocks
+from evs_cli.report import interrupt
+from evs_cli.report.console import OutputStyle, Sink
 
 _EPILOG = (
     "Exit codes: 0 ok, 1 failed (one of several videos, or unexpected), 2 usage, 3 video, 4 model, "

@@ -6,7 +6,7 @@ from typing import Any
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_encoder, with_output
-from evs_cli.console import Sink
+from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs bench samples/pan.mp4 --num-frames 8",
@@ -30,8 +30,8 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.api import make_request
-        from evs_cli.bench import run_bench
+        from evs_cli.jobs.bench import run_bench
+        from evs_cli.pipeline.request import make_request
         from evs_cli.report.bench import render_bench
 
         render_bench(run_bench(video, make_request(**request), repeats=repeats, progress=progress), sink)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from evs_cli.cli.shared import with_output
-from evs_cli.console import Sink
+from evs_cli.report.console import Sink
 
 EXAMPLES = ("evs cache ls", "evs cache ls --json", "evs cache rm --all")
 
@@ -25,7 +25,7 @@ def ls(sink: Sink) -> None:
     They lie in encodings/ of evs's cache directory (EVS_CACHE, else the platform's own), at most 10 GB of them or
     EVS_CACHE_SIZE; the least recently used go first.
     """
-    from evs_cli.encoding_cache.store import open_cache
+    from evs_cli.jobs.cache import open_cache
     from evs_cli.report.cache import render_cache
 
     render_cache(open_cache(), sink)
@@ -41,7 +41,7 @@ def rm(
     every: Annotated[bool, typer.Option("--all", help="Remove them all.")] = False,
 ) -> None:
     """Remove entries, and tell what that frees."""
-    from evs_cli.encoding_cache.store import open_cache
+    from evs_cli.jobs.cache import open_cache
     from evs_cli.report.cache import render_removed
 
     render_removed(open_cache().remove_named(entries or [], every=every), sink)

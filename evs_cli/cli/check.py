@@ -7,7 +7,7 @@ from typing import Any
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output, with_served
 from evs_cli.cli.values import one_of
-from evs_cli.console import Sink
+from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs check samples/crossing.mp4 --url http://localhost:8000 --model qwen3-vl-8b",
@@ -39,7 +39,7 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("ask the server")
-        from evs_cli.check_job import CheckRequest, check_video
+        from evs_cli.jobs.check import CheckRequest, check_video
         from evs_cli.report.check import render_check
 
         check = CheckRequest(

@@ -7,7 +7,7 @@ from typing import Any
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_encoder, with_output
-from evs_cli.console import Sink
+from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs encode samples/crossing.mp4 -o crossing.safetensors",
@@ -36,9 +36,9 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.api import make_request
-        from evs_cli.encode_job import StoreRequest, plan_encode_job, run_encode_job
-        from evs_cli.encoding_cache.store import open_cache
+        from evs_cli.jobs.cache import open_cache
+        from evs_cli.jobs.encode import StoreRequest, plan_encode_job, run_encode_job
+        from evs_cli.pipeline.request import make_request
         from evs_cli.report.encodings import render_encodings
 
         store = StoreRequest(store_dtype, levels)

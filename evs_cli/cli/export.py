@@ -9,7 +9,7 @@ import typer
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output, with_source
 from evs_cli.cli.values import one_of
-from evs_cli.console import Sink
+from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs export samples/crossing.mp4 --to vllm-frames --model qwen3-vl-8b -o crossing.json",
@@ -84,9 +84,9 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.api import make_request
-        from evs_cli.export import ExportRequest
-        from evs_cli.export_job import ExportJob, check_target, server_of
+        from evs_cli.jobs.export import ExportJob, check_target, server_of
+        from evs_cli.jobs.frames_export import ExportRequest
+        from evs_cli.pipeline.request import make_request
         from evs_cli.report.export import render_export
 
         check_target(to)

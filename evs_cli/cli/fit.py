@@ -7,7 +7,7 @@ from typing import Any
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_numbers, with_output, with_source
 from evs_cli.cli.values import one_of
-from evs_cli.console import Sink
+from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs fit samples/crossing.mp4 --model qwen3-vl-8b --dialect vllm --context 1024",
@@ -38,8 +38,8 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.api import make_request
-        from evs_cli.budget_job import BudgetJob, fit_request, numbers_of, subjects_of
+        from evs_cli.jobs.plan import BudgetJob, fit_request, numbers_of, subjects_of
+        from evs_cli.pipeline.request import make_request
         from evs_cli.report.fit import render_fit
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))

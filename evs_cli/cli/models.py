@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evs_cli.cli.shared import with_output
-from evs_cli.console import Sink
+from evs_cli.report.console import Sink
 
 EXAMPLES = ("evs models", "evs models --json")
 

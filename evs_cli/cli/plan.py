@@ -7,7 +7,7 @@ from typing import Any
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_numbers, with_output, with_source
 from evs_cli.cli.values import gib, one_of, plan_rates
-from evs_cli.console import Sink
+from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs plan samples/crossing.mp4",
@@ -43,8 +43,8 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.api import make_requests
-        from evs_cli.budget_job import BudgetJob, numbers_of, plan_dialects, subjects_of
+        from evs_cli.jobs.plan import BudgetJob, numbers_of, plan_dialects, subjects_of
+        from evs_cli.pipeline.request import make_requests
         from evs_cli.report.budget import render_plan
         from evs_cli.report.comparison import render_dialects
 

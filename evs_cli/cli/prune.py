@@ -10,7 +10,7 @@ import typer
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import for_encodings, with_model, with_output
 from evs_cli.cli.values import one_of, printed_parts, pruning_rate
-from evs_cli.console import Sink
+from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs prune samples/crossing.mp4 --q 0.7 -o crossing.pt",
@@ -48,11 +48,11 @@ def command(
     rate = pruning_rate(one_of("--q", q, q_alias), keep)
     with sink.progress() as progress:
         progress.stage("load libraries")
-        from evs_cli.api import make_request
-        from evs_cli.encoding_cache.store import open_cache
-        from evs_cli.prune_job import plan_job, run_job
+        from evs_cli.jobs.cache import open_cache
+        from evs_cli.jobs.prune import plan_job, run_job
+        from evs_cli.jobs.stored_session import are_encodings
+        from evs_cli.pipeline.request import make_request
         from evs_cli.report.render import render_prune
-        from evs_cli.stored_session import are_encodings
 
         if are_encodings(videos):
             request = for_encodings(request, ctx)

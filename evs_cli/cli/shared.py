@@ -16,8 +16,8 @@ import typer
 
 from evs_cli.cli import options as o
 from evs_cli.cli.values import frames_a_batch
-from evs_cli.console import FORMATS, OutputStyle, Sink
 from evs_cli.errors import UsageError
+from evs_cli.report.console import FORMATS, OutputStyle, Sink
 
 Command = Callable[..., None]
 Options = Mapping[str, tuple[Any, Any]]
@@ -134,7 +134,7 @@ def for_encodings(request: Mapping[str, Any], context: typer.Context) -> dict[st
     Raises:
         UsageError: an option on the command line that the encoding has settled, whatever its value.
     """
-    from evs_cli.stored_session import RULE_OPTIONS, no_effect
+    from evs_cli.jobs.stored_session import RULE_OPTIONS, no_effect
 
     settled = {*_SOURCE, *_SERVER, *_RUN}.difference(RULE_OPTIONS)
     for parameter in context.command.params:

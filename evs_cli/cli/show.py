@@ -9,8 +9,8 @@ import typer
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output
 from evs_cli.cli.values import printed_parts
-from evs_cli.console import Sink
 from evs_cli.errors import UsageError
+from evs_cli.report.console import Sink
 
 EXAMPLES = ("evs show crossing.pt", "evs show crossing.pt --json", "evs show crossing.safetensors")
 
@@ -27,8 +27,8 @@ def command(
         sink = sink.as_json()
     with sink.progress() as progress:
         progress.stage("read")
-        from evs_cli.artifact import load
-        from evs_cli.encoding_file.reader import holds_encoding, open_encoding
+        from evs_cli.files.artifact import load
+        from evs_cli.files.encoding.reader import holds_encoding, open_encoding
         from evs_cli.report.encodings import render_encoding
         from evs_cli.report.render import render_show
 

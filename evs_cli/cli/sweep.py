@@ -10,8 +10,8 @@ import typer
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import for_encodings, with_models, with_output
 from evs_cli.cli.values import one_of
-from evs_cli.console import Sink
 from evs_cli.errors import UsageError
+from evs_cli.report.console import Sink
 
 DEFAULT_RATES = "0:0.9:0.1"
 EXAMPLES = (
@@ -49,15 +49,15 @@ def command(
         progress.stage("load libraries")
         from pathlib import Path
 
-        from evs_cli.api import make_request
-        from evs_cli.budget_job import plan_models
         from evs_cli.encoders.source import DEFAULT_MODEL
-        from evs_cli.encoding_cache.store import open_cache
+        from evs_cli.jobs.cache import open_cache
+        from evs_cli.jobs.plan import plan_models
+        from evs_cli.jobs.stored_session import are_encodings
+        from evs_cli.jobs.sweep import SweepJob, parse_rates, run_sweep
+        from evs_cli.pipeline.request import make_request
         from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
         from evs_cli.report.sweep import render_sweeps
-        from evs_cli.stored_session import are_encodings
-        from evs_cli.sweep import SweepJob, parse_rates, run_sweep
 
         asked = one_of("--q", q, q_alias)
         rates = parse_rates(DEFAULT_RATES if asked is None else asked)

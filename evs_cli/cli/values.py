@@ -49,7 +49,7 @@ def plan_rates(q: str | None, keep: float | None) -> list[float] | None:
     Raises:
         UsageError: both ``--q`` and ``--keep``, or one outside its range.
     """
-    from evs_cli.sweep import parse_rates
+    from evs_cli.jobs.sweep import parse_rates
 
     if q is not None and keep is None:
         return parse_rates(q)

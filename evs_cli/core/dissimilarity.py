@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from evs_cli.core.counts import check_grid
+from evs_cli.core.dtypes import dtype_name
 from evs_cli.errors import ModelError, UsageError
 
 FIRST_FRAME_DISSIMILARITY = 255.0
@@ -135,13 +136,13 @@ class DissimilarityScorer:
         frame = self.num_frames + index
         if not all(bool(row.isfinite().all()) for row in rows):
             raise ModelError(
-                f"cannot rank the tokens of frame {frame}: its {_name(dtype)} embeddings hold NaN or infinite "
+                f"cannot rank the tokens of frame {frame}: its {dtype_name(dtype)} embeddings hold NaN or infinite "
                 "values. Expected finite embeddings.",
                 hint="float16 overflow is the usual cause: try --dtype bfloat16 or --dtype float32.",
             )
         raise ModelError(
             f"cannot rank the tokens of frame {frame}: its embeddings are finite, but a norm or a similarity is not in "
-            f"{_name(score_dtype)}. Expected norms between 1e-3 and 6e4 in float16.",
+            f"{dtype_name(score_dtype)}. Expected norms between 1e-3 and 6e4 in float16.",
             hint="Score in a wider dtype: --score-dtype float32.",
         )
 
@@ -180,7 +181,7 @@ class _Form:
 
     def __str__(self) -> str:
         levels = " + ".join(str(dim) for dim in self.dims)
-        return f"{self.height} x {self.width} tokens of {levels} dimensions, {_name(self.dtype)} on {self.device}"
+        return f"{self.height} x {self.width} tokens of {levels} dimensions, {dtype_name(self.dtype)} on {self.device}"
 
 
 def _check_levels(levels: Sequence[torch.Tensor]) -> _Form:
@@ -191,13 +192,13 @@ def _check_levels(levels: Sequence[torch.Tensor]) -> _Form:
     for level in levels:
         if level.ndim != 4 or level.shape[-1] < 1 or level.dtype not in _FLOAT_DTYPES:
             raise UsageError(
-                f"Invalid embeddings of shape {tuple(level.shape)} and dtype {_name(level.dtype)}. "
+                f"Invalid embeddings of shape {tuple(level.shape)} and dtype {dtype_name(level.dtype)}. "
                 f"Expected (T, h, w, D), D at least 1, in one of {_names(_FLOAT_DTYPES)}."
             )
         if level.shape[:3] != main.shape[:3] or level.dtype != main.dtype:
             raise UsageError(
-                f"Invalid level of shape {tuple(level.shape)}, {_name(level.dtype)}. "
-                f"Expected the first level's grid {tuple(main.shape[:3])} and dtype {_name(main.dtype)}."
+                f"Invalid level of shape {tuple(level.shape)}, {dtype_name(level.dtype)}. "
+                f"Expected the first level's grid {tuple(main.shape[:3])} and dtype {dtype_name(main.dtype)}."
             )
     check_grid(*main.shape[:3])
     return _Form(main.shape[1], main.shape[2], tuple(level.shape[3] for level in levels), main.dtype, main.device)
@@ -244,9 +245,5 @@ def _row_sums(rows: torch.Tensor) -> torch.Tensor:
     return rows.sum(dim=-1)
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 def _names(dtypes: Sequence[torch.dtype]) -> str:
-    return ", ".join(_name(dtype) for dtype in dtypes)
+    return ", ".join(dtype_name(dtype) for dtype in dtypes)

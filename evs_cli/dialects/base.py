@@ -262,8 +262,6 @@ class ServerPlan:
     """When separators count in the server's encoder cache."""
     tokenises_pieces: bool = False
     """Whether each text and marker is tokenised alone; else the whole prompt is one string."""
-    decodes: bool = False
-    """Whether decoded frames count against a limit of bytes a request."""
     rule: str = ""
     """What settled the sampled frames, in words."""
     notes: tuple[str, ...] = ()

@@ -26,9 +26,6 @@ from evs_cli.dialects.base import (
 )
 from evs_cli.dialects.resize import Size, sglang_frame_size, sglang_target_patches
 
-NAME = "sglang"
-VERSION = "0.5.23"
-
 FPS = 2.0
 MIN_FRAMES = 4
 MAX_FRAMES = 768

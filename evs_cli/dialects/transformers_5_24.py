@@ -26,8 +26,6 @@ from evs_cli.dialects.base import (
 from evs_cli.dialects.resize import Size, qwen2_frame_size, qwen3_frame_size
 from evs_cli.encoders.nemotron_h_omni import target_patches
 
-NAME = "hf"
-VERSION = "5.24"
 CONTEXT_MARGIN = 1
 """Ids of the context that no prompt gets: one for the answer."""
 

@@ -27,8 +27,6 @@ from evs_cli.dialects.base import (
 from evs_cli.dialects.resize import Size
 from evs_cli.encoders.nemotron_h_omni import target_patches
 
-NAME = "vllm"
-VERSION = "0.33"
 CONTEXT_MARGIN = 1
 """Ids of the context that no prompt gets: one for the answer."""
 
@@ -89,7 +87,6 @@ def qwen2_5_vl_frames(
         rule,
         pruning(model, options),
         client_split="first",
-        decodes=True,
     )
     assert plan.seconds_per_grid is not None
     if plan.pruning.q == 0 or plan.seconds_per_grid >= 1:
@@ -144,7 +141,6 @@ def qwen3_vl_frames(
         pruning(model, options),
         client_split="first",
         caches_separators="when pruning",
-        decodes=True,
     )
 
 
@@ -184,7 +180,6 @@ def nemotron_frames(
         client_split="first",
         caches_separators="always",
         tokenises_pieces=True,
-        decodes=True,
         rule=rule,
     )
     if not model.config_pruning_rate or options.video_pruning_rate is not None:

@@ -83,7 +83,6 @@ def glm_frames(
         vllm.pruning(model, options),
         tells_whole_seconds=is_native,
         tokenises_pieces=True,
-        decodes=True,
     )
     return plan.with_notes(notes)
 

@@ -61,7 +61,6 @@ def internvl_frames(
         rule=rule,
         client_placeholder=model.video,
         tokenises_pieces=True,
-        decodes=True,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evs_cli.core.dtypes import dtype_name
 from evs_cli.errors import ModelError, UsageError, first_line
 
 if TYPE_CHECKING:
@@ -27,11 +28,6 @@ class Runtime:
     def dtype_name(self) -> str:
         """The dtype's name without the module."""
         return dtype_name(self.dtype)
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """A dtype's name without the module, as it is written to the artifact."""
-    return str(dtype).removeprefix("torch.")
 
 
 def resolve_runtime(device: str = "auto", dtype: str = "auto") -> Runtime:

@@ -11,8 +11,8 @@ from evs_cli.report.render import size_text
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
-    from evs_cli.bench import BenchResult, Measurement
-    from evs_cli.console import Sink
+    from evs_cli.jobs.bench import BenchResult, Measurement
+    from evs_cli.report.console import Sink
 
 
 def render_bench(result: BenchResult, sink: Sink) -> None:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.budget_job import require_fit
+from evs_cli.jobs.plan import require_fit
 from evs_cli.report import records
 from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
-    from evs_cli.budget import BudgetReport
-    from evs_cli.budget_job import Outcome
-    from evs_cli.console import Sink
     from evs_cli.cost import CostReport, PromptCost
     from evs_cli.dialects.walls import Wall
+    from evs_cli.jobs.budget import BudgetReport
+    from evs_cli.jobs.plan import Outcome
+    from evs_cli.report.console import Sink
 
 _SHOWN_FRAMES = 8
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from evs_cli.encoding_cache.store import CacheEntry, EncodingCache, read_facts
+from evs_cli.files.cache.store import CacheEntry, EncodingCache, read_facts
 from evs_cli.report import records
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
-    from evs_cli.console import Sink
+    from evs_cli.report.console import Sink
 
 _UNKNOWN = "?"  # of an entry that is damaged
 

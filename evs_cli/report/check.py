@@ -13,8 +13,8 @@ from evs_cli.report import records
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
-    from evs_cli.check import CheckReport
-    from evs_cli.console import Sink
+    from evs_cli.report.console import Sink
+    from evs_cli.servers.comparison import CheckReport
 
 
 def render_check(report: CheckReport, sink: Sink) -> None:

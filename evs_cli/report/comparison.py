@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.budget_job import fits, require_fit
 from evs_cli.errors import BudgetError
+from evs_cli.jobs.plan import fits, require_fit
 from evs_cli.report import records
 from evs_cli.report.budget import plan_record, plan_rows
 from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
-    from evs_cli.budget import BudgetReport
-    from evs_cli.budget_job import Outcome
-    from evs_cli.console import Sink
+    from evs_cli.jobs.budget import BudgetReport
+    from evs_cli.jobs.plan import Outcome
+    from evs_cli.report.console import Sink
 
 
 def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink, context: int | None) -> None:

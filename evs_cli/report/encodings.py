@@ -15,11 +15,11 @@ from evs_cli.report.render import raise_if_failed, size_text
 from evs_cli.report.tables import plain_table, plan_rows, summary_grid, timings_text
 
 if TYPE_CHECKING:
-    from evs_cli.console import Sink
-    from evs_cli.encode_job import EncodeOutcome
     from evs_cli.encoders.base import EncodePlan
-    from evs_cli.encoding_file.reader import Encoding
-    from evs_cli.encoding_file.record import StoreFacts
+    from evs_cli.files.encoding.reader import Encoding
+    from evs_cli.files.encoding.record import StoreFacts
+    from evs_cli.jobs.encode import EncodeOutcome
+    from evs_cli.report.console import Sink
 
 _SHOWN_RATES = (0.0, 0.5, 0.7, 0.9)
 

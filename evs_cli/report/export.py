@@ -14,10 +14,10 @@ from evs_cli.report.render import size_text
 from evs_cli.report.tables import summary_grid
 
 if TYPE_CHECKING:
-    from evs_cli.chat_answer import ChatAnswer
-    from evs_cli.console import Sink
-    from evs_cli.export import FramesExport
-    from evs_cli.export_job import Exported
+    from evs_cli.jobs.export import Exported
+    from evs_cli.jobs.frames_export import FramesExport
+    from evs_cli.report.console import Sink
+    from evs_cli.servers.chat_answer import ChatAnswer
 
 _SHOWN_TIMES = 3
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from evs_cli.fit import MAX_RATE
+from evs_cli.jobs.fit import MAX_RATE
 from evs_cli.report import records
 from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
-    from evs_cli.budget_job import Outcome
-    from evs_cli.console import Sink
     from evs_cli.dialects.requests import ServerRecipe
-    from evs_cli.fit import FitChoice, FitReport
+    from evs_cli.jobs.fit import FitChoice, FitReport
+    from evs_cli.jobs.plan import Outcome
+    from evs_cli.report.console import Sink
 
 
 def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:

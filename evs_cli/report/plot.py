@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.errors import UsageError
-from evs_cli.output_file import check_output_file, replacing
+from evs_cli.files.output_file import check_output_file, replacing
 
 if TYPE_CHECKING:
-    from evs_cli.sweep import SweepOutcome
+    from evs_cli.jobs.sweep import SweepOutcome
 
 SUFFIXES = (".png", ".svg", ".pdf")
 # Okabe and Ito's palette, which colour-blind readers can tell apart; the line style changes with it.

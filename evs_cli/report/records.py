@@ -10,10 +10,12 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from evs_cli.core.dtypes import dtype_name
+
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoders.base import EncodePlan
-    from evs_cli.prune_job import PruneOutcome
+    from evs_cli.jobs.prune import PruneOutcome
 
 SCHEMA_VERSION = 1
 PRINTABLE = ("ids", "embeddings")
@@ -80,7 +82,7 @@ def pruned_counts(pruned: PrunedVideo) -> dict[str, Any]:
         "noise_tokens": pruned.noise_tokens,
         "zero_frames": list(pruned.zero_frames),
         "embeddings_shape": list(pruned.embeddings.shape),
-        "embeddings_dtype": str(pruned.embeddings.dtype).removeprefix("torch."),
+        "embeddings_dtype": dtype_name(pruned.embeddings.dtype),
         "embeddings_norm": {"min": float(norms.min()), "mean": float(norms.mean()), "max": float(norms.max())},
         "deepstack_levels": len(pruned.deepstack_embeddings),
         "num_sampled_frames": int(pruned.frame_indices.shape[0]),

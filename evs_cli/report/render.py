@@ -10,9 +10,9 @@ from evs_cli.errors import EvsError
 from evs_cli.report import records, tables
 
 if TYPE_CHECKING:
-    from evs_cli.console import Sink
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.prune_job import PruneOutcome
+    from evs_cli.jobs.prune import PruneOutcome
+    from evs_cli.report.console import Sink
 
 
 class SomeVideosFailedError(EvsError):

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from evs_cli.jobs.sweep import SweepOutcome, summarise
 from evs_cli.report import records
 from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table
-from evs_cli.sweep import SweepOutcome, summarise
 
 if TYPE_CHECKING:
-    from evs_cli.console import Sink
-    from evs_cli.sweep import SweepRow, SweepSummary
+    from evs_cli.jobs.sweep import SweepRow, SweepSummary
+    from evs_cli.report.console import Sink
 
 _CURVE_WIDTH = 20
 

@@ -14,10 +14,10 @@ from evs_cli.core.placeholders import run_lengths
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.encoded_video import ClipPlan
     from evs_cli.encoders.base import EncodePlan
     from evs_cli.encoders.registry import Family
-    from evs_cli.prune_job import StoredPlan
+    from evs_cli.jobs.prune import StoredPlan
+    from evs_cli.pipeline.encoded_video import ClipPlan
 
 _BARS = "▁▂▃▄▅▆▇█"
 _EMPTY_BAR = "·"

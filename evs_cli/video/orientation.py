@@ -32,11 +32,6 @@ class Orientation:
     is_exact: bool = True
 
     @property
-    def is_identity(self) -> bool:
-        """Whether pictures are shown as they are stored."""
-        return not (self.transpose or self.flip_horizontal or self.flip_vertical)
-
-    @property
     def is_mirrored(self) -> bool:
         """Whether writing would read backwards if the picture were only turned."""
         return (self.transpose + self.flip_horizontal + self.flip_vertical) % 2 == 1

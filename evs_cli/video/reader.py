@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evs_cli.errors import UsageError
-from evs_cli.machine import core_count
+from evs_cli.video.cores import core_count
 from evs_cli.video.decoder import Decoder, check_decoder
 from evs_cli.video.frames import DecodedFrame, Faults, FrameStream, Picture
 from evs_cli.video.info import VideoInfo

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from evs_cli.errors import UsageError, VideoError
-from evs_cli.file_kinds import begins_as_own, is_own_file
+from evs_cli.video.own_files import begins_as_own, is_own_file
 from evs_cli.video.pyav import open_options
 
 VideoSource = str | os.PathLike[str] | BinaryIO

@@ -22,8 +22,8 @@ TARGET = 0.05
 
 def run_case(case, video, num_frames, store_dtype):
     """Run the command in this process; prints its peak memory, the size of all embeddings and of the file, as JSON."""
-    from evs_cli import session
     from evs_cli.cli.app import main
+    from evs_cli.pipeline import session
 
     if case == "synthetic":
         kind, open_real = synthetic_encoder(), session.open_encoder

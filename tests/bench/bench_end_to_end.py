@@ -125,7 +125,7 @@ def prune_plainly(video, output, model, batch_frames, frame_size):
         import torch
         import transformers
 
-        sys.path.insert(0, str(ROOT / "tests"))
+        sys.path.insert(0, str(ROOT / "tests" / "helpers"))
         import oracle
     with clock.measure("probe"):
         reader = decord.VideoReader(video)

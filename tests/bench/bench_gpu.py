@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
 MOST_MASK_SHARE, LEAST_BUSY_SHARE = 0.01, 0.9
 CLIP_SECONDS, FPS = 120, 4
@@ -51,8 +51,8 @@ def main():
     if args.device.startswith("cuda") and not torch.cuda.is_available():
         print("skipped: no GPU is at hand")
         return 0
-    from evs_cli.api import make_request
-    from evs_cli.bench import run_bench
+    from evs_cli.jobs.bench import run_bench
+    from evs_cli.pipeline.request import make_request
     from evs_cli.report.bench import bench_document
     from evs_cli.video.drawn import draw_clip
 

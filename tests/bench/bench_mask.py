@@ -17,7 +17,7 @@ import torch
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.retention import Ranking
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 import oracle
 
 TARGETS = {torch.float32: 5, torch.bfloat16: 3}  # plain time / our time, at least

@@ -68,10 +68,10 @@ def run_case(case, video, num_frames, plain):
     """Prune in this process; prints its peak memory and the size of all embeddings, in bytes, as JSON."""
     import torch
 
-    from evs_cli import session
-    from evs_cli.api import make_request
-    from evs_cli.memory import keep_freed_blocks
-    from evs_cli.prune_job import plan_job, run_job
+    from evs_cli.jobs.prune import plan_job, run_job
+    from evs_cli.pipeline import session
+    from evs_cli.pipeline.memory import keep_freed_blocks
+    from evs_cli.pipeline.request import make_request
     from evs_cli.report.records import prune_record
 
     if case == "synthetic":
@@ -97,7 +97,7 @@ def prune_plainly(opened, video, output):
     """All frames, all pixels and all embeddings in memory at once, the published formula, ``torch.save``."""
     import torch
 
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
     import oracle
 
     from evs_cli.video.reader import read_frames

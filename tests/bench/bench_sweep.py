@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 
 from evs_cli.encoders.base import EncodeOptions
-from evs_cli.session import Session, SessionRequest
-from evs_cli.sweep import sweep
+from evs_cli.jobs.sweep import sweep
+from evs_cli.pipeline.request import SessionRequest
+from evs_cli.pipeline.session import Session
 from evs_cli.video.sampling import SamplingRequest
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,0 +1,307 @@
+"""``check``: one video planned, sent to a running server, and its answer beside the plan.
+
+In: an address, a video, what the user asks of the plan. Out: a ``CheckReport``. It reads no weight and no pixel; the
+server does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from evs_cli.dialects import parse_dialect
+from evs_cli.dialects.base import ServerOptions
+from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving, chat_body, vllm_extra_body, whole_path
+from evs_cli.dialects.served import ServedPlanner
+from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
+from evs_cli.errors import ServerError, UsageError
+from evs_cli.jobs.budget import model_context_limit
+from evs_cli.jobs.check_matches import Answered, frames_apart, matching_plans
+from evs_cli.jobs.check_plan import CheckedClip, plan_clip
+from evs_cli.jobs.inputs import STDIN, opened
+from evs_cli.pipeline.request import SessionRequest, make_request
+from evs_cli.servers.client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
+from evs_cli.servers.comparison import (
+    Asked,
+    CheckReport,
+    compare_context,
+    compare_count,
+    compare_ids,
+    first_parting,
+    split_prompts,
+)
+from evs_cli.servers.http_json import DEFAULT_TIMEOUT_SECONDS, HttpJson, HttpStatusError, parse_address
+from evs_cli.servers.inline_video import MARKER, InlineVideo, RequestBody, media_type
+
+ENDPOINTS = ("auto", "tokenize", "usage")
+AS_FILE = "file"
+"""Of ``as_url``: ``file://`` and the whole path of the video."""
+_KNOWN_OWNERS = ("vllm", "sglang")
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """Whom to ask about which video, and how.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    video: str
+    """A path, or ``-``."""
+    url: str
+    endpoint: str = "auto"
+    """``tokenize`` asks for ids, ``usage`` for a number; ``auto`` takes ids where there are any."""
+    served_model: str | None = None
+    """The model's name in a request; None takes what the server lists."""
+    api_key_variable: str | None = None
+    """The environment variable that holds the server's key."""
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    as_url: str | None = None
+    """Where the server reads the clip from; None sends it inside the request."""
+
+    def __post_init__(self) -> None:
+        if self.endpoint not in ENDPOINTS:
+            raise UsageError(f"Invalid --endpoint {self.endpoint!r}. Expected one of {', '.join(ENDPOINTS)}.")
+        if self.as_url is not None and self.as_url != AS_FILE:
+            parts = urlsplit(self.as_url)
+            if parts.scheme not in ("http", "https", "file") or not (parts.netloc or parts.path):
+                raise UsageError(
+                    f"Invalid --as-url {self.as_url!r}. Expected file, or a URL of http, https or file by which the "
+                    "server reads the clip."
+                )
+        if self.as_url == AS_FILE and self.video == STDIN:
+            raise UsageError("--as-url file needs a file that the server can read, and the video is standard input.")
+
+    def client(self) -> ServerClient:
+        """The server, with its key.
+
+        Raises:
+            UsageError: an address, a key or a time that cannot be.
+        """
+        return ServerClient(HttpJson(parse_address(self.url), _api_key(self.api_key_variable), self.timeout_seconds))
+
+    @property
+    def sent_url(self) -> str:
+        """What a request says of the clip; ``MARKER`` where the clip itself goes into it."""
+        if self.as_url is None:
+            return MARKER
+        return whole_path(self.video).as_uri() if self.as_url == AS_FILE else self.as_url
+
+
+def check_video(request: CheckRequest, **plan: Any) -> CheckReport:
+    """Plan a video, ask a server for its count, and compare.
+
+    Args:
+        request: the video and the server.
+        **plan: the keywords of ``make_request``; model and dialect may be left out where the server states them.
+
+    Raises:
+        UsageError: options that exclude each other, or a server that does not say what it is.
+        ServerError: no answer, or one that cannot be read.
+        RefusedByServerError: a clip that the dialect's server would refuse.
+    """
+    client = request.client()
+    plan = {name: value for name, value in plan.items() if value is not None}
+    model = session_of(plan, None).model  # of --server-cmd too; what is wrong with the plan shows before the network
+    is_named = "model" in plan or model != DEFAULT_MODEL
+    names = client.served_names()
+    listed = choose_served_name(names, request.served_model, SHORT_NAMES.get(model, model) if is_named else None)
+    if not is_named:
+        plan["model"] = _root(listed, client)
+    session = session_of(plan, listed.owner)
+    is_guess = _has_no_dialect(plan) and listed.owner not in _KNOWN_OWNERS
+    if is_guess and request.endpoint == "usage":
+        raise _unknown_server(client)
+    with opened(request.video) as source:
+        assert isinstance(source, (str, os.PathLike))
+        clip = plan_clip(request.video, source, session)
+        answer = _ask(client, request, listed, clip, Path(source), is_guess=is_guess)
+        return _report(client, request, listed, clip, answer)
+
+
+def session_of(plan: Mapping[str, Any], owner: str | None) -> SessionRequest:
+    """The request of a plan with the whole chat prompt, by the dialect asked for, else by that of the server.
+
+    Args:
+        plan: keywords of ``make_request``.
+        owner: what the server calls itself; one that is not known is taken for vLLM.
+
+    Raises:
+        UsageError: ``evs``, which no server is, every dialect, or an empty prompt.
+    """
+    prompt = DEFAULT_PROMPT if plan.get("prompt") is None else plan["prompt"]
+    if not prompt.strip():
+        raise UsageError("Invalid --prompt: it is empty. Expected the text that is sent beside the video.")
+    dialect = plan.get("dialect")
+    if _has_no_dialect(plan):
+        dialect = owner if owner in _KNOWN_OWNERS else "vllm"
+    session = make_request(**{**plan, "prompt": prompt, "dialect": dialect})
+    if session.dialect.is_evs:
+        raise UsageError("--dialect evs is no server's. Expected vllm, sglang or hf.")
+    return session
+
+
+def _ask(
+    client: ServerClient, request: CheckRequest, listed: ServedName, clip: CheckedClip, path: Path, *, is_guess: bool
+) -> TokenizedPrompt | PromptUsage:
+    """The server's ids, or its number."""
+
+    def body(max_tokens: int | None) -> RequestBody:
+        video = InlineVideo(path, media_type(request.video)) if request.as_url is None else None
+        return RequestBody(request_body(clip, listed.name, request.sent_url, max_tokens), video)
+
+    server = listed.owner if listed.owner in _KNOWN_OWNERS else clip.session.dialect.server
+    # SGLang's /tokenize leaves a video as one placeholder.
+    if request.endpoint == "tokenize" or (request.endpoint == "auto" and server != "sglang"):
+        try:
+            tokenized = client.tokenize(body(None))
+        except HttpStatusError as error:
+            if request.endpoint == "tokenize" or not error.is_absent:
+                raise
+        else:
+            if tokenized.input_ids.count(clip.planned.placeholder_id) > 1 or clip.planned.video_tokens <= 1:
+                return tokenized
+            if request.endpoint == "tokenize" or listed.owner == "vllm":  # vLLM's is to write the video out
+                raise ServerError(
+                    f"{client.http.address} leaves the video out of its ids: its /tokenize counts text alone.",
+                    hint="Ask for its number: --endpoint usage.",
+                )
+        if is_guess:
+            raise _unknown_server(client)
+    return client.usage(body(1))
+
+
+def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int | None) -> dict[str, Any]:
+    """The body of a request: what a user asks of sampling and size goes into one to vLLM; the rest is the server's.
+
+    Args:
+        clip: as planned.
+        served_model: its name at the server.
+        url: of the video.
+        max_tokens: length of the answer; None for ``/tokenize``.
+    """
+    session = clip.session
+    assert session.options.prompt is not None
+    serving = Serving(session.dialect, served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
+    body = chat_body(serving, url)
+    if session.dialect.server != "vllm":
+        return body
+    # By a server started without options: its own need not be said again, and must not be, so that they show.
+    asking = ServedPlanner(session.dialect, clip.planner.encoder, ServerOptions(), session.sampling)
+    return {**body, **vllm_extra_body(asking.server_options(session.sampling, session.options))}
+
+
+def _report(
+    client: ServerClient,
+    request: CheckRequest,
+    listed: ServedName,
+    clip: CheckedClip,
+    answer: TokenizedPrompt | PromptUsage,
+) -> CheckReport:
+    session, planned, decode = clip.session, clip.planned, clip.decode
+    parting, limit = None, listed.max_model_len
+    if isinstance(answer, TokenizedPrompt):
+        ids = answer.input_ids
+        comparisons = compare_ids(planned, ids, decode)
+        parting, limit = first_parting(planned, ids, decode), answer.max_model_len or limit
+        mine, theirs = split_prompts(planned, ids)
+        answered = Answered(len(ids), theirs.video)
+        is_searched = mine.video != theirs.video
+    else:
+        comparisons = compare_count(planned, answer.prompt_tokens)
+        answered = Answered(answer.prompt_tokens, None)
+        is_searched = comparisons[0].differs
+    suggestions: tuple[str, ...] = ()
+    if is_searched:
+        suggestions = matching_plans(clip, answered)
+        if not suggestions and answered.video_ids is None:
+            suggestions = frames_apart(clip.served, answered.prompt_tokens - len(planned.input_ids))
+    asked_limit = session.server.max_model_len
+    version = client.version(listed.owner)
+    return CheckReport(
+        asked=Asked(
+            video=clip.name,
+            model=clip.planner.encoder.source.name,
+            dialect=session.dialect.name,
+            q=clip.q,
+            url=client.http.address,
+            endpoint="usage" if isinstance(answer, PromptUsage) else "tokenize",
+            served_model=listed.name,
+            owner=listed.owner,
+            version=version,
+        ),
+        comparisons=(
+            *comparisons,
+            *compare_context(
+                asked_limit or model_context_limit(clip.planner.encoder), limit, is_asked=asked_limit is not None
+            ),
+        ),
+        parting=parting,
+        suggestions=suggestions,
+        notes=(*clip.notes, *_server_notes(clip, listed, version), *_answer_notes(clip, answer, answered, limit)),
+    )
+
+
+def _server_notes(clip: CheckedClip, listed: ServedName, version: str | None) -> list[str]:
+    """Where the server is not the one that is planned."""
+    dialect, owner = clip.session.dialect, listed.owner
+    if owner in _KNOWN_OWNERS and owner != dialect.server:
+        return [f"the server calls itself {owner}, and the plan is {dialect.name}'s"]
+    if version is None or dialect.note is not None:
+        return []
+    note = parse_dialect(f"{dialect.server}@{version}").note
+    return [] if note is None else [note]
+
+
+def _answer_notes(
+    clip: CheckedClip, answer: TokenizedPrompt | PromptUsage, answered: Answered, limit: int | None
+) -> list[str]:
+    notes = []
+    if limit is not None and answered.prompt_tokens >= limit:
+        notes.append(f"the server takes {limit:,} tokens with the answer, so it will refuse this prompt")
+    if isinstance(answer, PromptUsage) and answer.video_tokens is not None:
+        own, separators = clip.planned.video_tokens, clip.planner.inner_separator_tokens(clip.served.server)
+        beside = f" and {separators:,} separators between them" if separators else ""
+        notes.append(f"the server counts {answer.video_tokens:,} for the video; planned are {own:,} tokens{beside}")
+    return notes
+
+
+def _root(listed: ServedName, client: ServerClient) -> str:
+    """The model that a server says it serves.
+
+    Raises:
+        UsageError: it does not say.
+    """
+    if listed.root is None:
+        raise UsageError(f"{client.http.address} does not say which model it serves. Expected --model for the plan.")
+    return listed.root
+
+
+def _has_no_dialect(plan: Mapping[str, Any]) -> bool:
+    return plan.get("dialect") is None and plan.get("server_cmd") is None
+
+
+def _unknown_server(client: ServerClient) -> UsageError:
+    return UsageError(
+        f"{client.http.address} does not say which server it is, and tells no ids. Expected --dialect vllm, sglang or "
+        "hf: whose rules it samples and counts by."
+    )
+
+
+def _api_key(variable: str | None) -> str | None:
+    """The key in an environment variable.
+
+    Raises:
+        UsageError: there is none; what was given is not repeated, as it may be the key itself.
+    """
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise UsageError("Invalid --api-key: no environment variable of this name holds a key. Expected its name.")
+    return key

@@ -1,0 +1,279 @@
+"""How to make a video fit a token budget: the smallest rate, then other frame rates and sizes, with the lines to run.
+
+In: a sampled video, a model, a budget. Out: a ``FitReport``. It plans and never loads a weight; every answer is right
+to the token: one step less does not fit.
+"""
+
+from __future__ import annotations
+
+import shlex
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evs_cli.dialects.requests import ServerRecipe, Serving, evs_flags, recipe
+from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
+from evs_cli.errors import BudgetError, UsageError
+from evs_cli.jobs.budget import check_context
+from evs_cli.jobs.inputs import STDIN
+from evs_cli.pipeline.clips import Clips, Sampled, ServerClips
+from evs_cli.pipeline.request import SessionRequest
+
+STEP = 0.01
+MAX_RATE = 0.95
+_RATES = tuple(round(index * STEP, 9) for index in range(round(MAX_RATE / STEP) + 1))
+_FRAME_SHARES = (1.0, 0.5, 0.25)
+_SIZE_SHARES = (1.0, 0.75, 0.5)
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What must fit.
+
+    Raises:
+        UsageError: neither limit, a limit below 1, or a reserve that leaves nothing.
+    """
+
+    context: int | None = None
+    """Longest sequence, the answer included."""
+    max_tokens: int | None = None
+    """Longest prompt, as a number of its own."""
+    reserve: int = 0
+    """Tokens of ``context`` kept for the answer and other text."""
+
+    def __post_init__(self) -> None:
+        if self.context is None and self.max_tokens is None:
+            raise UsageError("No budget is given. Expected --context or --max-tokens.")
+        check_context(self.context)
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise UsageError(f"Invalid max_tokens ({self.max_tokens}). Expected at least 1.")
+        if self.reserve and self.context is None:
+            raise UsageError(f"reserve ({self.reserve}) has no effect on max_tokens. Expected it beside context.")
+        if self.reserve < 0 or (self.context is not None and self.reserve >= self.context):
+            raise UsageError(f"Invalid reserve ({self.reserve}). Expected 0 <= reserve < context.")
+
+    @property
+    def budget(self) -> int:
+        """The longest ``input_ids`` allowed."""
+        limits = [] if self.max_tokens is None else [self.max_tokens]
+        if self.context is not None:
+            limits.append(self.context - self.reserve)
+        return min(limits)
+
+
+@dataclass(frozen=True)
+class FitChoice:
+    """One way to fit."""
+
+    q: float
+    """The smallest rate, a multiple of 0.01, at which it fits."""
+    sequence_length: int
+    """L at that rate, at most the budget."""
+    retained_tokens: int
+    total_tokens: int
+    num_sampled_frames: int
+    frame_size: tuple[int, int]
+    """(height, width) in pixels."""
+    command: str
+    """The ``evs prune`` line that does it."""
+    server: ServerRecipe | None = None
+    """The server line and the request that do it, under a dialect."""
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What fits a budget, the present sampling first."""
+
+    name: str
+    dialect: str
+    model: str
+    budget: int
+    unpruned_sequence_length: int
+    """L at the present sampling without pruning."""
+    present: FitChoice | None
+    """The present sampling at the smallest rate that fits; None where no rate up to 0.95 does."""
+    obstacle: str | None
+    """What the present sampling runs into at the highest rate: its length, or a limit of the server; None where it
+    fits."""
+    others: tuple[FitChoice, ...]
+    """Other samplings and sizes that fit: least pruning first, then most frames, then largest frames."""
+
+
+def fit(
+    sampled: Sampled, clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest
+) -> FitReport:
+    """The smallest rate that fits, and the other ways.
+
+    Args:
+        sampled: the video at the sampling asked for.
+        clips: what sampled it, samples it otherwise, and plans it.
+        encoder: the model; its weights are not touched.
+        session: model, sampling and options asked for.
+        request: the budget.
+
+    Raises:
+        BudgetError: nothing fits, not even one frame at the smallest size tried; it says what would.
+    """
+    search = _Search(clips, encoder, session, request)
+    plan = clips.plan(sampled, session.options)
+    present = search.choice(sampled, plan, session.options)
+    others = search.others(sampled, plan, _FRAME_SHARES)
+    share = min(_FRAME_SHARES)
+    while present is None and not others and share * len(sampled.selection.frame_indices) > 1:
+        share /= 2
+        others = search.others(sampled, plan, (share,))
+    if present is None and not others:
+        raise _impossible(sampled, plan, search)
+    obstacle = None
+    if present is None:
+        obstacle = clips.obstacle(sampled, plan, session.options, MAX_RATE, request.budget)
+    others.sort(key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
+    return FitReport(
+        name=sampled.source.name,
+        dialect=clips.dialect.name,
+        model=encoder.source.name,
+        budget=request.budget,
+        unpruned_sequence_length=plan.sequence_length(),
+        present=present,
+        obstacle=obstacle,
+        others=tuple(others),
+    )
+
+
+def smallest_rate(fits: Callable[[float], bool]) -> float | None:
+    """The smallest multiple of 0.01, at most 0.95, that fits; None where there is none.
+
+    Use falls as q grows, so the rates that fit stand behind those that do not. A server that does not prune has rate 0
+    alone, so that is asked by itself.
+    """
+    if fits(_RATES[0]):
+        return _RATES[0]
+    index = bisect_left(_RATES, True, lo=1, key=fits)
+    return _RATES[index] if index < len(_RATES) else None
+
+
+class _Search:
+    """Plans samplings and sizes against one budget, and remembers what it tried."""
+
+    def __init__(self, clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest) -> None:
+        self.clips, self.encoder, self.session, self.request = clips, encoder, session, request
+        self.tried: list[tuple[int, int, tuple[int, int]]] = []
+        """Of each choice the sequence at the highest rate, its sampled frames, its frame size."""
+
+    def choice(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions) -> FitChoice | None:
+        """The smallest rate for one sampling and size; None where no rate fits."""
+        num_frames = len(sampled.selection.frame_indices)
+        self.tried.append((plan.sequence_length(MAX_RATE), num_frames, plan.frame_size))
+        budget = self.request.budget
+        q = smallest_rate(lambda q: self.clips.obstacle(sampled, plan, options, q, budget) is None)
+        if q is None:
+            return None
+        return FitChoice(
+            q=q,
+            sequence_length=plan.sequence_length(q),
+            retained_tokens=plan.retained_tokens(q),
+            total_tokens=plan.total_tokens,
+            num_sampled_frames=num_frames,
+            frame_size=plan.frame_size,
+            command=prune_command(sampled, self.clips, self.session, q, options),
+            server=server_recipe(sampled, self.clips, self.session, self.request, q, options),
+        )
+
+    def others(self, sampled: Sampled, plan: EncodePlan, shares: Sequence[float]) -> list[FitChoice]:
+        """What fits among shares of the present frames, each with each size; the present itself is left out."""
+        seen = {(len(sampled.selection.frame_indices), plan.frame_size)}
+        found = []
+        for share in shares:
+            sampling = self.clips.fewer(sampled, share)
+            if sampling is None:
+                continue
+            other = sampled if share == 1 else self.clips.sample(sampling)
+            num_frames = len(other.selection.frame_indices)
+            for size_share in _SIZE_SHARES:
+                options = smaller_frames(plan, self.encoder, self.session.options, size_share, num_frames)
+                if options is None:
+                    continue
+                other_plan = self.clips.plan(other, options)
+                if (num_frames, other_plan.frame_size) in seen:
+                    continue
+                seen.add((num_frames, other_plan.frame_size))
+                choice = self.choice(other, other_plan, options)
+                found += [] if choice is None else [choice]
+        return found
+
+
+def smaller_frames(
+    plan: EncodePlan, encoder: VideoEncoder, options: EncodeOptions, share: float, num_frames: int
+) -> EncodeOptions | None:
+    """Options for frames whose sides are ``share`` of the present ones; None where the family has one size."""
+    if share == 1:
+        return options
+    height, width = plan.frame_size
+    pixels = max(1, round(height * width * share * share))
+    limits = {
+        "size": max(1, round(min(height, width) * share)),
+        "frame_max_pixels": pixels,
+        "video_max_pixels": pixels * num_frames,
+    }
+    for name, value in limits.items():
+        if name in encoder.supported_options:
+            changed = {**vars(options), name: value}
+            least = name.replace("max", "min")
+            if least != name and least in encoder.supported_options:
+                changed[least] = 1  # the model's own least would refuse a smaller most
+            return EncodeOptions(**changed)
+    return None
+
+
+def prune_command(sampled: Sampled, clips: Clips, session: SessionRequest, q: float, options: EncodeOptions) -> str:
+    """The ``evs prune`` line for a choice, as a shell takes it; ``VIDEO`` stands for the file of numbers alone."""
+    video = sampled.source.path or "VIDEO"
+    name = f"./{video}" if video.startswith("-") and video != STDIN else video
+    words = ["evs", "prune", name, "--model", session.model, "--q", f"{q:g}"]
+    words += [] if session.revision is None else ["--revision", session.revision]
+    words += ["--trust-remote-code"] if session.trust_remote_code else []
+    words += [] if session.decoder == "pyav" else ["--decoder", session.decoder]
+    if isinstance(clips, ServerClips):
+        words += evs_flags(clips.dialect, clips.planner.server_options(sampled.sampling, options))
+        return shlex.join(words + ([] if options.prompt is None else ["--prompt", options.prompt]))
+    flags = {"start_seconds": "--start", "end_seconds": "--end"}
+    for values in (vars(sampled.sampling), vars(options)):
+        for name, value in values.items():
+            flag = flags.get(name, "--" + name.replace("_", "-"))
+            if isinstance(value, bool):
+                words.append(flag if value else "--no-cap")
+            elif value is not None:
+                words += [flag, f"{value:.15g}" if isinstance(value, float) else str(value)]
+    return shlex.join(words)
+
+
+def server_recipe(
+    sampled: Sampled, clips: Clips, session: SessionRequest, request: FitRequest, q: float, options: EncodeOptions
+) -> ServerRecipe | None:
+    """The server line and the request for a choice; None for ``evs``."""
+    if not isinstance(clips, ServerClips):
+        return None
+    serving = Serving(
+        dialect=clips.dialect,
+        model=clips.planner.encoder.source.location,
+        q=q,
+        context=request.context,
+        video=sampled.source.path,
+        prompt=options.prompt,
+        # What a server keeps anyway is no answer that was asked for.
+        max_tokens=request.reserve if request.reserve > clips.dialect.context_margin else None,
+    )
+    return recipe(serving, clips.planner.server_options(sampled.sampling, options))
+
+
+def _impossible(sampled: Sampled, plan: EncodePlan, search: _Search) -> BudgetError:
+    """The error for a video that cannot fit: what its length is made of, and the least that would do."""
+    shortest, rest = plan.sequence_length(MAX_RATE), plan.sequence_length() - plan.total_tokens
+    least, num_frames, (height, width) = min(search.tried)
+    frames = "1 frame" if num_frames == 1 else f"{num_frames} frames"
+    return BudgetError(
+        f"{sampled.source.name} does not fit {search.request.budget:,} tokens: at q = {MAX_RATE:g} it needs "
+        f"{shortest:,}, of which frame 0 alone is {plan.tokens_per_frame:,} and {rest:,} are text and separators.",
+        hint=f"The least of what was tried is {least:,} ids, for {frames} of {width}x{height}. Allow that, or take a "
+        "model with fewer tokens a frame.",
+    )

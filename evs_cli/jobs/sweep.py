@@ -1,0 +1,322 @@
+"""One encoding, many rates: what each rate keeps, costs and loses.
+
+In: an ``EncodedClip`` and rates. Out: a ``SweepRow`` a rate, all from the one ranking; nothing is encoded or sorted
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
+from evs_cli.errors import EvsError, UsageError
+from evs_cli.jobs.budget import check_context, model_context_limit, rate_cost
+
+if TYPE_CHECKING:
+    from evs_cli.core.methods import RetentionRule
+    from evs_cli.core.quality import Quality
+    from evs_cli.core.retention import Retention
+    from evs_cli.files.cache.store import EncodingCache
+    from evs_cli.jobs.budget import CostedModel
+    from evs_cli.pipeline.encoded_video import EncodedClip
+    from evs_cli.pipeline.progress import Progress
+    from evs_cli.pipeline.request import SessionRequest
+    from evs_cli.pipeline.session import Session
+    from evs_cli.video.source import VideoSource
+
+_MAX_RATES = 1000
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One rate of a sweep."""
+
+    q: float
+    retained_tokens: int
+    """K."""
+    exact_retained_tokens: int
+    """K in decimal arithmetic, where the servers' float rule may be one token off."""
+    retained_share: float
+    """K / N, in (0, 1]."""
+    sequence_length: int
+    """Length of ``input_ids``."""
+    empty_frames: int
+    """Frames that keep no token."""
+    longest_empty_run: int
+    """Most frames in a row that keep no token."""
+    dissimilarity_kept: float
+    """Share of the total dissimilarity outside frame 0 that is kept, in [0, 1]."""
+    noise_tokens: int
+    """Kept tokens outside frame 0 whose dissimilarity is within rounding of zero."""
+    noise_share: float
+    """Share of the tokens kept outside frame 0 that are noise, in [0, 1]; 0 where none are kept."""
+    context_share: float | None
+    """Sequence length over the model's context limit; None for a plain encoder."""
+    kv_cache_bytes: int | None
+    """Keys and values of such a prompt; None for a plain encoder or sizes that are not known."""
+    prefill_flops: int | None
+    """Work of its prefill; None likewise."""
+    is_knee: bool = False
+    """Whether this rate is the knee: farthest above the line from the first rate's change kept to the last's."""
+    quality: Quality | None = None
+    """Coverage and drift, where they were asked for."""
+
+
+def sweep(
+    encoded: EncodedClip,
+    rates: Sequence[float],
+    rule: RetentionRule | None = None,
+    *,
+    encoder: CostedModel | None = None,
+    context_limit: int | None = None,
+    with_quality: bool = False,
+) -> list[SweepRow]:
+    """A row a rate, in the order given; by EVS unless ``rule`` says otherwise.
+
+    Args:
+        encoded: the video; its rows are read for ``with_quality`` alone.
+        rates: rates, each ``0 <= q < 1``.
+        rule: how tokens are chosen.
+        encoder: the model, or what a file tells of it, for what a prompt costs it; None leaves that out.
+        context_limit: longest sequence; None takes the model's own.
+        with_quality: whether to measure coverage and drift too, which reads the embeddings once a rate.
+
+    Raises:
+        UsageError: a rate outside [0, 1).
+        TypeError: ``with_quality`` of an encoding whose rows are not there.
+    """
+    from evs_cli.core.methods import RetentionRule
+
+    if context_limit is None and encoder is not None:
+        context_limit = model_context_limit(encoder)
+    rows = [
+        _row(encoded, retention, encoder, context_limit, with_quality)
+        for retention in (rule or RetentionRule()).sweep(encoded.ranking, list(rates))
+    ]
+    knee = knee_of([(row.q, row.dissimilarity_kept) for row in rows])
+    return rows if knee is None else [replace(row, is_knee=index == knee) for index, row in enumerate(rows)]
+
+
+def _row(
+    encoded: EncodedClip,
+    retention: Retention,
+    encoder: CostedModel | None,
+    context_limit: int | None,
+    with_quality: bool,
+) -> SweepRow:
+    plan = encoded.actual
+    retained = retention.retained_tokens
+    quota = retained - plan.tokens_per_frame
+    length = plan.length_with(retained)
+    report = None if encoder is None else rate_cost(plan, retained, encoder)
+    cost = None if report is None else report.pruned
+    quality = None
+    if with_quality:
+        from evs_cli.core.quality import quality_of_rows
+
+        quality = quality_of_rows(encoded.rows_of, retention.retention_mask)
+    return SweepRow(
+        q=retention.q,
+        retained_tokens=retained,
+        exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw[0], retention.q),
+        retained_share=retained / plan.total_tokens,
+        sequence_length=length,
+        empty_frames=retention.empty_frames,
+        longest_empty_run=retention.longest_empty_run,
+        dissimilarity_kept=retention.dissimilarity_kept,
+        noise_tokens=retention.noise_tokens,
+        noise_share=retention.noise_tokens / quota if quota else 0.0,
+        context_share=None if context_limit is None else length / context_limit,
+        kv_cache_bytes=None if cost is None else cost.kv_cache_bytes,
+        prefill_flops=None if cost is None else cost.prefill_flops,
+        quality=quality,
+    )
+
+
+def knee_of(points: Sequence[tuple[float, float]]) -> int | None:
+    """Index of the point farthest above the line from the first to the last, x ascending; None where none is.
+
+    Up to the knee of a curve that falls, a step in x costs less than it does on the average.
+    """
+    if len(points) < 3:
+        return None
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    heights = [y - (y0 + (y1 - y0) * (x - x0) / (x1 - x0)) for x, y in points] if x1 > x0 else [0.0]
+    best = max(range(len(heights)), key=heights.__getitem__)
+    return best if heights[best] > 1e-9 else None
+
+
+@dataclass(frozen=True)
+class SweepOutcome:
+    """What became of one video with one model."""
+
+    video: str
+    model: str | None
+    """As it was named; of an encoding as that tells, None where it could not be read."""
+    rows: tuple[SweepRow, ...] = ()
+    error: EvsError | None = None
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """Videos and models to sweep."""
+
+    videos: tuple[str, ...]
+    """Videos, or files of ``evs encode``."""
+    requests: tuple[SessionRequest, ...]
+    """One a model."""
+    rates: tuple[float, ...]
+    with_quality: bool = False
+    context_limit: int | None = None
+    """Longest sequence, at least 1; None is each model's own."""
+    cache: EncodingCache | None = None
+    """Where encodings are kept and taken from; None for nowhere."""
+
+    def __post_init__(self) -> None:
+        check_context(self.context_limit)
+
+
+def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
+    """Encode each video once a model, or read each encoding. One that fails of several is an outcome with an error.
+
+    Raises:
+        ModelError, UsageError: what concerns a model and all its videos.
+    """
+    from evs_cli.jobs.cached_session import open_session
+    from evs_cli.jobs.inputs import opened
+    from evs_cli.jobs.runner import one_by_one
+    from evs_cli.jobs.stored_session import are_encodings
+
+    if are_encodings(job.videos):
+        yield from _sweep_stored(job, progress)
+        return
+    sessions = [
+        open_session(request, progress, job.cache) for request in job.requests
+    ]  # a bad one is found before any work
+    with ExitStack() as stack:
+        sources = {video: stack.enter_context(opened(video)) for video in job.videos}  # standard input comes but once
+        for session in sessions:
+            yield from one_by_one(
+                sources.items(),
+                partial(_sweep_one, session, job),
+                partial(_failed_sweep, session),
+                is_single=len(job.videos) == 1,
+            )
+
+
+def _sweep_one(session: Session, job: SweepJob, item: tuple[str, VideoSource]) -> SweepOutcome:
+    video, source = item
+    rows = sweep(
+        session.encode(source) if job.with_quality else session.score(source),
+        job.rates,
+        session.rule,
+        encoder=session.encoder,
+        context_limit=job.context_limit,
+        with_quality=job.with_quality,
+    )
+    return SweepOutcome(video, session.request.model, tuple(rows))
+
+
+def _sweep_stored(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
+    """As ``run_sweep``, of files of ``evs encode``: no model is opened, and no row is read but for the quality."""
+    from evs_cli.jobs.runner import one_by_one
+    from evs_cli.jobs.stored_session import StoredSession
+
+    if len(job.requests) > 1:
+        raise UsageError("--model has no effect on an encoding, which is of one model already. Expected none.")
+    session = StoredSession(job.requests[0], progress, uses_cache=job.cache is not None)
+
+    def work(path: str) -> SweepOutcome:
+        with session.opened(path) as encoding:
+            rows = sweep(
+                encoding.video,
+                job.rates,
+                session.rule,
+                encoder=encoding.model,
+                context_limit=job.context_limit,
+                with_quality=job.with_quality,
+            )
+            return SweepOutcome(path, encoding.model.source.name, tuple(rows))
+
+    yield from one_by_one(
+        job.videos, work, lambda path, error: SweepOutcome(path, None, error=error), is_single=len(job.videos) == 1
+    )
+
+
+def _failed_sweep(session: Session, item: tuple[str, VideoSource], error: EvsError) -> SweepOutcome:
+    return SweepOutcome(item[0], session.request.model, error=error)
+
+
+@dataclass(frozen=True)
+class SweepSummary:
+    """One rate of one model over several videos."""
+
+    model: str | None
+    q: float
+    num_videos: int
+    retained_tokens: int
+    """Sum over the videos."""
+    sequence_length: int
+    """Sum over the videos."""
+    empty_frames: int
+    """Sum over the videos."""
+    dissimilarity_kept: float
+    """Mean over the videos."""
+
+
+def summarise(outcomes: Sequence[SweepOutcome]) -> list[SweepSummary]:
+    """A row a model and rate over the videos that were encoded."""
+    groups: dict[tuple[str | None, float], list[SweepRow]] = {}
+    for outcome in outcomes:
+        for row in outcome.rows:
+            groups.setdefault((outcome.model, row.q), []).append(row)
+    return [
+        SweepSummary(
+            model=model,
+            q=q,
+            num_videos=len(rows),
+            retained_tokens=sum(row.retained_tokens for row in rows),
+            sequence_length=sum(row.sequence_length for row in rows),
+            empty_frames=sum(row.empty_frames for row in rows),
+            dissimilarity_kept=sum(row.dissimilarity_kept for row in rows) / len(rows),
+        )
+        for (model, q), rows in groups.items()
+    ]
+
+
+def parse_rates(text: str) -> list[float]:
+    """Rates of ``0.5,0.75`` or ``0:0.9:0.1`` (start, end included, step) or a mix, rounded to 1e-9, ascending.
+
+    Raises:
+        UsageError: anything that is no rate in [0, 1), a step of 0, or more than 1,000 rates.
+    """
+    rates: set[float] = set()
+    for part in text.split(","):
+        rates.update(_parse_part(part.strip(), text))
+        if len(rates) > _MAX_RATES:
+            raise UsageError(f"Invalid rates {text!r}: more than {_MAX_RATES}. Expected fewer, or a longer step.")
+    return sorted(rates)
+
+
+def _parse_part(part: str, text: str) -> list[float]:
+    try:
+        numbers = [float(number) for number in part.split(":")]
+    except ValueError:
+        numbers = []
+    if len(numbers) == 1:
+        return [check_pruning_rate(round(numbers[0], 9))]
+    if len(numbers) != 3:
+        raise UsageError(f"Invalid rates {text!r}. Expected rates like 0.5,0.75 or start:end:step like 0:0.9:0.1.")
+    start, end, step = numbers
+    check_pruning_rate(start)
+    check_pruning_rate(end)
+    if not 0 < step <= 1 or end < start:
+        raise UsageError(f"Invalid rates {part!r}. Expected start:end:step with start <= end and 0 < step <= 1.")
+    if (end - start) / step >= _MAX_RATES:
+        raise UsageError(f"Invalid rates {text!r}: more than {_MAX_RATES}. Expected fewer, or a longer step.")
+    count = int(round((end - start) / step, 6)) + 1
+    return [check_pruning_rate(round(start + i * step, 9)) for i in range(count)]

@@ -1,0 +1,71 @@
+"""What a user asks of a run, typed: model, sampling, options, device, server.
+
+In: flat keywords, as the command line and the Python calls have them. Out: a ``SessionRequest``, checked before any
+work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from evs_cli.dialects import EVS_DIALECT, Dialect
+from evs_cli.dialects.base import ServerOptions
+from evs_cli.dialects.server_options import ServerRequest
+from evs_cli.encoders.base import EncodeOptions
+from evs_cli.encoders.source import DEFAULT_MODEL
+from evs_cli.errors import UsageError
+from evs_cli.video.decoder import Decoder
+from evs_cli.video.sampling import SamplingRequest
+
+
+@dataclass(frozen=True)
+class SessionRequest:
+    """What a user asks for beside the videos and the rate; the defaults are the command line's."""
+
+    model: str = DEFAULT_MODEL
+    revision: str | None = None
+    trust_remote_code: bool = False
+    sampling: SamplingRequest = field(default_factory=SamplingRequest)
+    options: EncodeOptions = field(default_factory=EncodeOptions)
+    device: str = "auto"
+    dtype: str = "auto"
+    score_dtype: str | None = None
+    method: str = "evs"
+    min_dissimilarity: float | None = None
+    seed: int = 0
+    batch_frames: int | None = None
+    reuse: bool = True
+    decoder: Decoder = "pyav"
+    dialect: Dialect = EVS_DIALECT
+    server: ServerOptions = field(default_factory=ServerOptions)
+
+
+def make_request(**request: Any) -> SessionRequest:
+    """A ``SessionRequest`` from flat keywords: sampling, model and server options are told apart by their names.
+
+    Raises:
+        UsageError: a value outside its range, or every dialect where one is wanted.
+    """
+    requests = make_requests(**request)
+    if len(requests) > 1:
+        raise UsageError("--dialect all has no effect here: it compares plans. Expected one dialect, or evs plan.")
+    return requests[0]
+
+
+def make_requests(**request: Any) -> list[SessionRequest]:
+    """A ``SessionRequest`` for each dialect asked for, from the keywords of ``make_request``."""
+    parts = (SamplingRequest, EncodeOptions, ServerRequest)
+    known = {name for part in (SessionRequest, *parts) for name in part.__dataclass_fields__}
+    for name in request:
+        if name not in known:
+            raise TypeError(f"unexpected keyword {name!r}")
+    values = [{name: request.pop(name) for name in part.__dataclass_fields__ if name in request} for part in parts]
+    sampling, options, server = SamplingRequest(**values[0]), EncodeOptions(**values[1]), ServerRequest(**values[2])
+    command = server.command()
+    if command is not None and command.model is not None and request.get("model", DEFAULT_MODEL) == DEFAULT_MODEL:
+        request["model"] = command.model
+    return [
+        SessionRequest(sampling=sampling, options=options, dialect=dialect, server=server_options, **request)
+        for dialect, server_options in server.resolve()
+    ]

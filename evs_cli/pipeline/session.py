@@ -1,0 +1,215 @@
+"""One model and many videos: what ``prune`` and ``sweep`` have in common.
+
+In: a model's name and what the user asks for, checked before any work. Out: encodings, one video at a time. The
+model is opened once, and its weights are loaded when the first video has been planned.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from evs_cli._version import __version__
+from evs_cli.dialects.served import ServedPlanner
+from evs_cli.encoders.base import VideoEncoder
+from evs_cli.encoders.registry import open_encoder
+from evs_cli.encoders.runtime import resolve_runtime
+from evs_cli.encoders.weights import WeightsRead
+from evs_cli.errors import ModelError, ModelLoadError
+from evs_cli.pipeline.encode import encode_clip, encode_video, plan_video, retain_video
+from evs_cli.pipeline.encoded_video import ClipPlan, EncodedClip, RetainedVideo
+from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
+from evs_cli.pipeline.request import SessionRequest
+from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE, EncodeSettings
+from evs_cli.video.decoder import check_decoder
+from evs_cli.video.source import VideoSource
+
+if TYPE_CHECKING:
+    from evs_cli.core.streaming import TokenSink
+
+TokenGrid = tuple[int, int, int]
+"""Tokens in time, height, width."""
+
+
+def open_requested(request: SessionRequest, *, counts_alone: bool = False) -> VideoEncoder:
+    """The encoder of a request, its options and decoder checked; no weights are read.
+
+    Args:
+        request: what the user asks for.
+        counts_alone: whether it will only plan; see ``resolve_model``.
+
+    Raises:
+        ModelError: no such model, or an unknown family.
+        UsageError: an option without meaning for the model, or a decoder that is unknown or not installed.
+    """
+    encoder = open_encoder(
+        request.model,
+        revision=request.revision,
+        trust_remote_code=request.trust_remote_code,
+        counts_alone=counts_alone,
+    )
+    encoder.check_options(request.options)
+    check_decoder(request.decoder)
+    return encoder
+
+
+def served_planner(request: SessionRequest, encoder: VideoEncoder) -> ServedPlanner | None:
+    """What plans as the server asked for; None for ``evs``.
+
+    Raises:
+        UsageError: a family whose serving is not written down, or a window of the video.
+    """
+    if request.dialect.is_evs:
+        return None
+    return ServedPlanner(request.dialect, encoder, request.server, request.sampling)
+
+
+def _threads_reason() -> str:
+    """How many threads run and who says so."""
+    import torch
+
+    named = [name for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if os.environ.get(name)]
+    why = f"{named[0]}" if named else "torch's own choice: one a core"
+    return f"threads: {torch.get_num_threads()} ({why}); decoding and preprocessing run in others beside"
+
+
+class Session:
+    """An opened model, ready to plan and encode videos.
+
+    Raises:
+        ModelError: no such model, an unknown family, or a device that is not there.
+        UsageError: an option without meaning for the model.
+    """
+
+    def __init__(self, request: SessionRequest, progress: Progress | None = None) -> None:
+        from evs_cli.core.methods import RetentionRule
+        from evs_cli.encoders.runtime import parse_dtype
+
+        self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
+        self.request = request
+        self.progress = progress or SilentProgress()
+        self.encoder = open_requested(request)
+        self.settings = EncodeSettings(
+            runtime=resolve_runtime(request.device, request.dtype),
+            batch_frames=request.batch_frames,
+            decoder=request.decoder,
+            score_dtype=None if request.score_dtype is None else parse_dtype(request.score_dtype),
+            reuses_frames=request.reuse,
+        )
+        self._served = served_planner(request, self.encoder)
+        self._is_loaded = False
+        for line in self._details():
+            self.progress.detail(line)
+
+    def _details(self) -> list[str]:
+        """What ``-v`` tells of the run before it begins."""
+        source, sampling = self.encoder.source, self.encoder.sampling_defaults
+        return [
+            f"evs {__version__}, torch {version('torch')}, transformers {version('transformers')}",
+            f"model {source.location}, revision {source.revision or 'local'}, family {source.model_type}",
+            self.settings.runtime.reason,
+            _threads_reason(),
+            f"sampling of the model: fps {sampling.fps}, num_frames {sampling.num_frames}, "
+            f"min_frames {sampling.min_frames}, max_frames {sampling.max_frames}",
+        ]
+
+    def _load(self) -> WeightsRead:
+        try:
+            return self.encoder.load(self.settings.runtime.device, self.settings.runtime.dtype)
+        except ModelError as error:
+            raise ModelLoadError(error.message, hint=error.hint) from error
+
+    def pruning_rate(self, q: float | None) -> tuple[float, str]:
+        """The rate to use and where it comes from: the user, the model's configuration, or evs."""
+        if q is not None:
+            if self._served is not None and q > 0 and not self._served.pruning.can_prune:
+                self.progress.notice(f"{self.request.dialect.name} would prune nothing: {self._served.pruning.source}.")
+            return q, "as asked"
+        if self._served is not None:
+            pruning = self._served.pruning
+            return pruning.q, f"{self.request.dialect.name}: {pruning.source}"
+        if self.encoder.default_pruning_rate is not None:
+            return self.encoder.default_pruning_rate, "the model's own"
+        return DEFAULT_PRUNING_RATE, "default"
+
+    def plan(self, source: VideoSource, timings: Timings | None = None) -> ClipPlan:
+        """Plan one video; see ``encode.plan_video``."""
+        request = self.request
+        return plan_video(source, self.encoder, request.sampling, request.options, served=self._served, timings=timings)
+
+    def plan_told(self, source: VideoSource, timings: Timings) -> ClipPlan:
+        """As ``plan``, its notes told."""
+        self.progress.stage("plan")
+        plan = self.plan(source, timings)
+        for note in plan.notes:
+            self.progress.notice(f"{plan.video.name}: {note}")
+        return plan
+
+    def beside(self, plan: ClipPlan) -> TokenSink | None:
+        """A sink that takes the rows of a video beside whatever else does; none here."""
+        return None
+
+    def encode(self, source: VideoSource) -> EncodedClip:
+        """Plan, decode and encode one video, every row at hand; the first one loads the weights."""
+        plan, timings = self._planned(source)
+        return encode_video(
+            plan,
+            self.encoder,
+            self.settings,
+            self.request.options,
+            beside=self.beside(plan),
+            progress=self.progress,
+            timings=timings,
+        )
+
+    def retain(self, source: VideoSource, rates: Sequence[float]) -> RetainedVideo:
+        """As ``encode``, but the rows that some of ``rates`` keep are all that is kept."""
+        plan, timings = self._planned(source)
+        return retain_video(
+            plan,
+            self.encoder,
+            self.settings,
+            rates,
+            self.rule,
+            self.request.options,
+            beside=self.beside(plan),
+            progress=self.progress,
+            timings=timings,
+        )
+
+    def score(self, source: VideoSource) -> EncodedClip:
+        """As ``encode``, but no row is kept."""
+        from evs_cli.core.streaming import NoTokens
+
+        return self.encode_into(source, lambda grid: NoTokens())
+
+    def encode_into(self, source: VideoSource, open_sink: Callable[[TokenGrid], TokenSink]) -> EncodedClip:
+        """As ``encode``, but the rows go to the sink that ``open_sink`` makes for the planned grid."""
+        plan, timings = self._planned(source)
+        return encode_clip(
+            plan,
+            self.encoder,
+            self.settings,
+            open_sink(plan.encode.token_grid_thw),
+            self.request.options,
+            beside=self.beside(plan),
+            progress=self.progress,
+            timings=timings,
+        )
+
+    def _planned(self, source: VideoSource) -> tuple[ClipPlan, Timings]:
+        """The plan of a video, its notes told and the weights loaded."""
+        timings = Timings()
+        plan = self.plan_told(source, timings)
+        if not self._is_loaded:
+            self.progress.stage("load model")
+            with timings.measure("load_model"):
+                read = self._load()
+            self._is_loaded = True
+            self.progress.detail(
+                f"weights: read {read.bytes_read:,} of {read.bytes_total:,} bytes "
+                f"({read.bytes_read / read.bytes_total:.1%}), {read.files_read} of {read.files_total} files"
+            )
+        return plan, timings

@@ -1,0 +1,207 @@
+"""``--dialect`` on the command line: the row a server, the limits and their borders, the lines of ``fit``."""
+
+import csv
+import io
+import json
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from served_models import cases
+from tiny_grid_models import grid_family
+
+from evs_cli.dialects.server_options import parse_server_command, parse_server_options
+from evs_cli.jobs.plan import BudgetJob, fits
+from evs_cli.pipeline.clips import NumbersRequest
+from evs_cli.pipeline.request import make_request
+
+SAMPLE = "samples/crossing.mp4"
+NAMES = ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
+
+
+def report_of(model, numbers, rates=None, context=None, **request):
+    (outcome,) = BudgetJob(make_request(model=str(model), **request)).plan([numbers], rates, context)
+    return outcome.report
+
+
+def test_all_prints_a_row_a_server(evs, tiny_model):
+    model = tiny_model("qwen2_5_vl")
+    code, out, err = evs("plan", SAMPLE, "--model", model, "--dialect", "all")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()[2:]]
+    assert [row[0] for row in rows] == NAMES
+    assert [row[1] for row in rows] == ["20", "200", "20", "20"]
+    assert "sglang@0.5.23: the model is told 24 fps, 12 times too fast" in err
+    code, out, _ = evs("plan", SAMPLE, "--model", model, "--dialect", "all", "--json")
+    documents = json.loads(out)["videos"]
+    assert [document["dialect"] for document in documents] == NAMES
+    assert documents[2]["server_source"] == {"num_frames": 200, "average_fps": 20.0, "height": 256, "width": 448}
+    assert {wall["name"] for wall in documents[2]["rates"][0]["walls"]} == {
+        *("context", "encoder cache", "decoded bytes", "frame pixels"),
+    }
+    code, out, _ = evs("plan", SAMPLE, "--model", model, "--dialect", "all", "--format", "csv")
+    found = list(csv.DictReader(io.StringIO(out)))
+    assert [row["dialect"] for row in found] == NAMES
+    assert found[1]["limit_hit"] == ""
+
+
+def test_all_tells_what_a_server_refuses(evs, served_checkpoint):
+    code, out, err = evs("plan", SAMPLE, "--model", served_checkpoint("nemotron_12b"), "--dialect", "all")
+    assert code == 0
+    assert [line.split()[-1] for line in out.splitlines()[2:4]] == ["refused", "refused"]
+    assert "hf: transformers 5.24 has no processor of Nemotron Nano VL 12B v2" in err
+
+
+def test_all_ends_with_6_where_no_server_takes_it(evs, tiny_model):
+    code, _, err = evs("plan", SAMPLE, "--model", tiny_model("qwen3_vl"), "--dialect", "all", "--context", 50)
+    assert code == 6
+    assert "sglang@0.5.23" in err
+
+
+def test_another_version_is_said(evs, tiny_model):
+    code, _, err = evs("plan", SAMPLE, "--model", tiny_model("qwen3_vl"), "--dialect", "vllm@0.32.1")
+    assert code == 0
+    assert "the rules of vllm 0.32.1 are not known: those of 0.33 are used" in err
+
+
+def test_a_server_line_alone_is_enough(evs, tiny_model):
+    model = tiny_model("qwen3_vl")
+    line = f"vllm serve {model} --video-pruning-rate 0.5 --max-model-len 400"
+    code, out, _ = evs("plan", SAMPLE, "--server-cmd", line)
+    assert code == 0
+    assert "q = 0.5 (--video-pruning-rate)" in out
+    assert "of 399 tokens" in out
+
+
+def test_q_where_a_server_does_not_prune(evs, tiny_model):
+    code, out, err = evs("plan", SAMPLE, "--model", tiny_model("qwen3_vl"), "--dialect", "sglang", "--q", 0.5)
+    assert code == 0
+    assert "--q has no effect: SGLang prunes Nemotron alone" in err
+    assert "q = 0.5" not in out
+
+
+def test_a_rate_the_server_would_not_prune_at_is_said(evs, tiny_model):
+    line = ["prune", SAMPLE, "--model", tiny_model("qwen3_vl"), "--dialect", "sglang", "--q", 0.5, "--dry-run"]
+    code, _, err = evs(*line)
+    assert code == 0
+    assert "sglang@0.5.23 would prune nothing: SGLang prunes Nemotron alone" in err
+
+
+def test_the_answer_needs_room(tiny_model):
+    """A server refuses a prompt that leaves no id for the answer."""
+    numbers = NumbersRequest(90, 120, duration_seconds=10.0)
+    model = tiny_model("qwen3_vl")
+    length = report_of(model, numbers, dialect="vllm").unpruned_sequence_length
+    assert fits(report_of(model, numbers, context=length + 1, dialect="vllm"), None)
+    assert not fits(report_of(model, numbers, context=length, dialect="vllm"), None)
+    assert fits(report_of(model, numbers, context=length), length)  # evs leaves that to --reserve
+
+
+@cases(25)
+@given(
+    seconds=st.floats(1.0, 200.0),
+    fps=st.sampled_from([10.0, 24000 / 1001, 30.0]),
+    height=st.integers(64, 2000),
+    width=st.integers(64, 2000),
+    q=st.sampled_from([0.0, 0.3, 0.8]),
+    checkpoint=st.sampled_from(["qwen2_5_vl", "qwen3_vl", "nemotron_12b"]),
+)
+def test_the_longest_clip_is_the_longest(served_checkpoint, seconds, fps, height, width, q, checkpoint):
+    """It passes, and a frame more does not: the border of each limit, to the frame."""
+    request = make_request(
+        model=str(served_checkpoint(checkpoint)), dialect="vllm", media_io_kwargs='{"video": {"fps": 2}}'
+    )
+    job = BudgetJob(request)
+
+    def walls_at(num_frames):
+        numbers = NumbersRequest(height, width, duration_seconds=num_frames / fps, source_fps=fps)
+        (outcome,) = job.plan([numbers], [q], 6000)
+        return {wall.name: wall for wall in outcome.report.rates[0].walls}
+
+    for name, wall in walls_at(max(2, round(seconds * fps))).items():
+        if wall.longest_seconds is None:
+            assert walls_at(500_000)[name].passes
+        elif wall.longest_seconds > 0.2:  # below two tubelets the server refuses the clip
+            num_frames = round(wall.longest_seconds * fps)
+            assert walls_at(num_frames)[name].passes
+            assert not walls_at(num_frames + 1)[name].passes
+
+
+@pytest.mark.parametrize("dialect", ["hf", "vllm", "sglang"])
+@pytest.mark.parametrize("model_type", ["qwen2_5_vl", "qwen3_vl", "nemotron_h_omni"])
+def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model, model_type, dialect):
+    model = str(tiny_model(model_type))
+    own = report_of(model, NumbersRequest(280, 420, duration_seconds=12.0), dialect=dialect)
+    context = max(90, int(own.unpruned_sequence_length * 0.6))
+    size = ["--height", 280, "--width", 420, "--duration", 12]
+    line = ["fit", *size, "--model", model, "--dialect", dialect, "--context", context, "--reserve", 8, "--json"]
+    code, out, err = evs(*line)
+    if code == 6:  # nothing may be changed of SGLang's Nemotron but q, which frame 0 bounds
+        assert (model_type, dialect) == ("nemotron_h_omni", "sglang"), err
+        return
+    assert code == 0, err
+    document = json.loads(out)
+    for choice in [document["present"], *document["others"]]:
+        if choice is None:
+            continue
+        assert choice["sequence_length"] <= context - 8
+        words = shlex.split(choice["command"])
+        given = dict(zip(words[3::2], words[4::2], strict=True))
+        again = [part for pair in given.items() if pair[0] not in ("--q",) for part in pair]
+        _, out, err = evs("plan", *size, *again, "--q", given["--q"], "--json")
+        (plan,) = json.loads(out)["videos"]
+        assert plan["rates"][-1]["sequence_length"] == choice["sequence_length"], (choice, err)
+        assert len(plan["frames"]) == choice["num_sampled_frames"]
+        if choice["server"]["command"] is None:
+            assert dialect == "hf@5.24"
+            continue
+        command = parse_server_command(choice["server"]["command"])
+        assert command.model == model
+        options = parse_server_options(command.dialect, **command.options)
+        assert options.max_model_len == context
+        assert choice["server"]["request"]["max_tokens"] == 8
+        if dialect == "vllm":
+            assert (options.video_pruning_rate or 0) == choice["q"]
+
+
+def test_fit_goes_by_the_servers_own_length_and_the_chat_it_prints(evs, served_checkpoint):
+    model = served_checkpoint("qwen3_vl")
+    size = ["--height", 360, "--width", 640, "--duration", 10]
+    line = f"vllm serve {model} --max-model-len 1000"
+    code, out, err = evs("fit", *size, "--server-cmd", line, "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["budget"] == 999
+    server = document["present"]["server"]
+    text = server["request"]["messages"][0]["content"][1]["text"]
+    code, out, _ = evs("plan", *size, "--server-cmd", server["command"], "--prompt", text, "--json")
+    assert code == 0
+    assert json.loads(out)["videos"][0]["rates"][-1]["sequence_length"] == document["present"]["sequence_length"] <= 999
+
+
+def test_every_length_up_to_the_longest_passes_where_the_rate_falls(evs):
+    """GLM-4.6V takes fewer frames a second beyond 30 s, so that a longer clip may use less."""
+    found = []
+    for seconds in (10, 20, 35, 50):
+        size = ["--height", 1080, "--width", 1920, "--duration", seconds]
+        _, out, _ = evs("plan", *size, "--model", grid_family("glm46v").folder, "--dialect", "vllm", "--json")
+        (document,) = json.loads(out)["videos"]
+        found += [w["longest_seconds"] for w in document["rates"][0]["walls"] if w["name"] == "decoded bytes"]
+    assert len(set(found)) == 1
+    assert 19 < found[0] < 20
+
+
+def test_fit_prints_the_server_line_and_the_request(evs, tiny_model):
+    model = tiny_model("qwen3_vl")
+    line = ["fit", SAMPLE, "--model", model, "--dialect", "vllm", "--context", 190]
+    code, out, _ = evs(*line)
+    assert code == 0
+    assert f"vllm serve {model} --video-pruning-rate" in out
+    assert 'request: {"media_io_kwargs": {"video": {"fps": 1.0}}' in out
+    whole = json.loads(out.splitlines()[-1])
+    assert whole["messages"][0]["content"][0]["video_url"]["url"].startswith("file:///")
+    code, out, _ = evs(*line, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert rows[0]["server"].startswith("vllm serve")
+    assert json.loads(rows[0]["request"])["model"] == str(model)

@@ -1,9 +1,0 @@
-"""Qwen3-VL with experts: the encoder of ``qwen3_vl`` (test_encoders_qwen_vl.py) on a language model that mixes them."""
-
-from grid_checks import GridChecks
-from test_encoders_qwen3_5 import Qwen3Prompt
-
-
-class TestQwen3VLMoe(Qwen3Prompt, GridChecks):
-    model_type = "qwen3_vl_moe"
-    levels = 3
