@@ -1,10 +1,15 @@
 """Fixtures of the whole session, and the environment the tests run in."""
 
 import os
+import signal
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingface_hub: no test asks the network
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts `pytest &` of a script so, and every child would begin so: no Ctrl-C would ever reach one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
