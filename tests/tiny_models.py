@@ -1,7 +1,7 @@
 """Tiny random checkpoints of every family, made offline, and what a family's own processor makes of a clip.
 
 One function a ``model_type`` builds the parts of a checkpoint, and one entry of ``BUILDERS`` names it; the fixture
-``tiny_model`` (conftest.py) saves each once a session. The tokenizers are byte level: 256 bytes and the family's
+``tiny_model`` (conftest.py) saves each once a run. The tokenizers are byte level: 256 bytes and the family's
 special tokens. Weights are blown up: at transformers' own scale (0.02) a net of two layers is almost linear, and a
 wrong order, time or position would hardly show.
 """
