@@ -7,6 +7,7 @@ import signal
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingface_hub: no test asks the network
 
 import pytest
+from drawn_cases import Amount
 from made_once import begin_run, made_once
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -17,6 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # not one of pytest-xdist's workers, which find what this one sets
         begin_run()
+    Amount.is_full = "not slow" not in config.getoption("markexpr")
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,14 @@ wrong order, time or position would hardly show.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 import transformers as tf
-from hypothesis import Phase, settings
+from drawn_cases import tried_on
+from hypothesis import Phase
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -281,9 +282,9 @@ def save_tiny_model(model_type: str, folder: Any) -> None:
 # ------------------------------------------------------------------------------- clips, and the model's own words
 
 
-def profile(max_examples: int) -> settings:
+def profile(count: int) -> Callable[[Any], Any]:
     """Drawn cases that run a model or a processor: no shrinking, which could take minutes of a failing test."""
-    return settings(max_examples=max_examples, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+    return tried_on(count, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 
 
 class DrawnClip(NamedTuple):
