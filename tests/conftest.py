@@ -5,6 +5,9 @@ import os
 import signal
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingface_hub: no test asks the network
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Before anything imports torch: a worker a core, and torch's threads of one would wait for those of the others.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from drawn_cases import Amount
