@@ -1,43 +1,49 @@
 """Fixtures of the whole session, and the environment the tests run in."""
 
+import functools
 import os
+import signal
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingface_hub: no test asks the network
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Before anything imports torch: a worker a core, and torch's threads of one would wait for those of the others.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from drawn_cases import Amount
+from made_once import begin_run, made_once
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts `pytest &` of a script so, and every child would begin so: no Ctrl-C would ever reach one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # not one of pytest-xdist's workers, which find what this one sets
+        begin_run()
+    Amount.is_full = "not slow" not in config.getoption("markexpr")
 
 pytest.register_assert_rewrite("frame_checks", "grid_checks")  # classes of tests that several families share
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory):
-    """``tiny_model("qwen3_vl")``: the folder of that family's tiny checkpoint, written on first use."""
+def tiny_model():
+    """``tiny_model("qwen3_vl")``: the folder of that family's tiny checkpoint, written on the run's first use."""
     import tiny_models
 
-    folders = {}
-
     def folder_of(model_type):
-        if model_type not in folders:
-            folder = tmp_path_factory.mktemp(model_type)
-            tiny_models.save_tiny_model(model_type, folder)
-            folders[model_type] = folder
-        return folders[model_type]
+        return made_once(f"tiny_models/{model_type}", functools.partial(tiny_models.save_tiny_model, model_type))
 
     return folder_of
 
 
 @pytest.fixture(scope="session")
-def served_checkpoint(tmp_path_factory):
+def served_checkpoint():
     """``served_checkpoint("qwen3_vl")``: a folder with the limits of the published checkpoint and no weights."""
     import served_checkpoints
 
-    folders = {}
-
     def folder_of(name):
-        if name not in folders:
-            folders[name] = tmp_path_factory.mktemp(name)
-            served_checkpoints.SAVERS[name](folders[name])
-        return folders[name]
+        return made_once(f"served_checkpoints/{name}", served_checkpoints.SAVERS[name])
 
     return folder_of
 

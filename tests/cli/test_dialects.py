@@ -98,7 +98,7 @@ def test_the_answer_needs_room(tiny_model):
     assert fits(report_of(model, numbers, context=length), length)  # evs leaves that to --reserve
 
 
-@cases(25)
+@cases(25, daily=8)
 @given(
     seconds=st.floats(1.0, 200.0),
     fps=st.sampled_from([10.0, 24000 / 1001, 30.0]),

@@ -209,7 +209,7 @@ def test_progress_of_sweep_leaves_no_residue(columns):
         assert [line.split()[0] for line in lines[-3:]] == ["0", "0.5", "0.9"]
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
+@pytest.mark.parametrize("columns", [60, 100, *(pytest.param(n, marks=pytest.mark.slow) for n in (80, 120, 200))])
 @pytest.mark.parametrize("model_type", [None, "qwen3_vl"])
 def test_a_sweep_cuts_no_number_and_keeps_the_columns_that_matter(tiny_model, columns, model_type):
     model = FAST if model_type is None else ("--model", str(tiny_model(model_type)))

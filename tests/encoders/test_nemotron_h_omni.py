@@ -164,7 +164,7 @@ def test_target_patches_are_the_processors(nemotron, height, width, target, rati
 @profile(300)
 @given(height=st.integers(1, 130), width=st.integers(1, 130))
 def test_the_planned_size_is_the_processed_one(nemotron, height, width):
-    """Through the public call, on pixels: 300 drawn sizes."""
+    """Through the public call, on pixels of drawn sizes."""
     plan = nemotron.encoder.plan(make_clip(1, height, width), EncodeOptions())
     pixels = nemotron.processor.video_processor(
         videos=[torch.zeros(1, 3, height, width, dtype=torch.uint8)], do_sample_frames=False, return_tensors="pt"

@@ -7,6 +7,7 @@ import zlib
 import fsspec
 import pytest
 import torch
+from drawn_cases import tried_on
 from encodings_made import assert_same, make_encoded, write
 from fsspec.implementations.local import LocalFileSystem
 from hypothesis import HealthCheck, given, settings
@@ -67,7 +68,7 @@ def drawn_encodings(draw):
     return encoded, draw(st.integers(1, 9))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tried_on(200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=drawn_encodings(), q=st.floats(0, 0.999), is_remote=st.booleans())
 def test_any_rate_is_a_fresh_prune(tmp_path, drawn, q, is_remote):
     encoded, chunk = drawn
@@ -82,7 +83,7 @@ def test_any_rate_is_a_fresh_prune(tmp_path, drawn, q, is_remote):
     path.unlink()
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tried_on(200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=drawn_encodings(), q=st.floats(0, 0.999))
 def test_a_rate_reads_its_rows_and_the_front(tmp_path, drawn, q):
     """Every byte in front of the rows once, then the first K rows of every level once, and nothing else."""

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, Phase, settings
+from drawn_cases import tried_on
+from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
@@ -66,10 +67,11 @@ CLIPS = st.builds(
 """Sources whose size no rule refuses."""
 
 
-def cases(max_examples):
-    """So many drawn cases, the same in every run; no shrinking."""
-    return settings(
-        max_examples=max_examples,
+def cases(count, daily=None):
+    """So many drawn cases (see ``tried_on``), the same in every run; no shrinking."""
+    return tried_on(
+        count,
+        daily=daily,
         deadline=None,
         derandomize=True,
         phases=(Phase.explicit, Phase.generate),

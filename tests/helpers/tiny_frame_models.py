@@ -7,12 +7,12 @@ like the other, and every processor resizes to another size than the clips have.
 from __future__ import annotations
 
 import functools
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers as tf
+from made_once import made_once
 from tiny_models import DrawnClip, blow_up, make_tokenizer, text_config, token_ids
 
 from evs_cli.encoders.registry import open_encoder
@@ -171,21 +171,19 @@ BUILDERS = {
 }
 
 
-@functools.cache
-def _folder(model_type: str) -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory(prefix=f"tiny-{model_type}-")
+def save_frame_model(model_type: str, folder: Any) -> None:
+    """Write the checkpoint of ``model_type`` to ``folder``, as ``save_pretrained`` writes it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model, processor = BUILDERS[model_type]()
     blow_up(model)
-    model.save_pretrained(folder.name)
-    processor.save_pretrained(folder.name)
-    return folder
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
 
 
 def tiny_folder(model_type: str) -> Path:
-    """The folder of a family's tiny checkpoint, written on first use and gone at the end of the process."""
-    return Path(_folder(model_type).name)
+    """The folder of a family's tiny checkpoint, written once a run."""
+    return made_once(f"frame_models/{model_type}", functools.partial(save_frame_model, model_type))
 
 
 class FrameFamily:

@@ -1,18 +1,17 @@
 """Tiny random checkpoints of the families that encode flat patches and a grid (``evs_cli.encoders.grid_vlm``).
 
-One function a ``model_type`` builds a whole model and its processor; ``grid_family`` writes each once a session and
+One function a ``model_type`` builds a whole model and its processor; ``grid_family`` writes each once a run and
 loads it twice, through evs and whole. Made as those of ``tiny_models``.
 """
 
 from __future__ import annotations
 
 import functools
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers as tf
+from made_once import made_once
 from tiny_models import TinyFamily, blow_up, make_tokenizer, text_config, token_ids
 
 QWEN_SPECIALS = [
@@ -290,13 +289,7 @@ class GridFamily(TinyFamily):
 
 
 @functools.cache
-def _folders() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="tiny_grid_models_")  # held, and removed, by this process
-
-
-@functools.cache
 def grid_family(model_type: str) -> GridFamily:
-    """That checkpoint, written and loaded on first use; leave it as it is."""
-    folder = Path(_folders().name) / model_type
-    save_grid_model(model_type, folder)
+    """That checkpoint, written once a run and loaded on first use; leave it as it is."""
+    folder = made_once(f"grid_models/{model_type}", functools.partial(save_grid_model, model_type))
     return GridFamily(model_type, folder)

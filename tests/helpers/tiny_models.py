@@ -1,7 +1,7 @@
 """Tiny random checkpoints of every family, made offline, and what a family's own processor makes of a clip.
 
 One function a ``model_type`` builds the parts of a checkpoint, and one entry of ``BUILDERS`` names it; the fixture
-``tiny_model`` (conftest.py) saves each once a session. The tokenizers are byte level: 256 bytes and the family's
+``tiny_model`` (conftest.py) saves each once a run. The tokenizers are byte level: 256 bytes and the family's
 special tokens. Weights are blown up: at transformers' own scale (0.02) a net of two layers is almost linear, and a
 wrong order, time or position would hardly show.
 """
@@ -9,13 +9,14 @@ wrong order, time or position would hardly show.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 import transformers as tf
-from hypothesis import Phase, settings
+from drawn_cases import tried_on
+from hypothesis import Phase
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -281,9 +282,9 @@ def save_tiny_model(model_type: str, folder: Any) -> None:
 # ------------------------------------------------------------------------------- clips, and the model's own words
 
 
-def profile(max_examples: int) -> settings:
+def profile(count: int) -> Callable[[Any], Any]:
     """Drawn cases that run a model or a processor: no shrinking, which could take minutes of a failing test."""
-    return settings(max_examples=max_examples, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+    return tried_on(count, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 
 
 class DrawnClip(NamedTuple):

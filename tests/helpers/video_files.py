@@ -7,12 +7,9 @@ reads a picture.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
-import shutil
 import struct
-import tempfile
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +17,7 @@ from typing import Any
 
 import av
 import numpy as np
+from made_once import made_once
 
 os.environ.setdefault("SVT_LOG", "1")  # the AV1 encoder talks on stderr: errors only
 
@@ -290,27 +288,22 @@ _DERIVED: dict[str, Callable[[Path], None]] = {
 }
 
 
-@functools.cache
-def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="evs-test-videos-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+def _make(name: str, path: Path) -> None:
+    if name in _DERIVED:
+        _DERIVED[name](path)
+    elif name in ORIENTATIONS:
+        matrix, store = ORIENTATIONS[name]
+        write_video(path, numbers=range(6), options=_H264, store=store)
+        patch_display_matrix(path, matrix)
+    else:
+        write_video(path, **_SIMPLE[name])
 
 
 @functools.cache
 def video(name: str) -> Path:
     """The path of one of the files, made on the first call; nobody may change it."""
-    path = _folder() / name
-    if name in _DERIVED:
-        _DERIVED[name](path)
-    elif name in ORIENTATIONS:
-        matrix, store = ORIENTATIONS[name]
-        path = path.with_suffix(".mp4")
-        write_video(path, numbers=range(6), options=_H264, store=store)
-        patch_display_matrix(path, matrix)
-    else:
-        write_video(path, **_SIMPLE[name])
-    return path
+    file = f"{name}.mp4" if name in ORIENTATIONS else name
+    return made_once(f"videos/{file}", functools.partial(_make, name))
 
 
 @functools.cache

@@ -6,7 +6,8 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from drawn_cases import tried_on
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evs_cli.core.counts import tokens_per_frame
@@ -20,7 +21,7 @@ from evs_cli.integration import (
     redistribute_placeholders,
 )
 
-PROFILE = settings(max_examples=300, deadline=None, derandomize=True)
+PROFILE = tried_on(300, deadline=None, derandomize=True)
 FILLER = 0
 
 # SGLang's worked example (facts/peers.md, section 2).

@@ -5,7 +5,8 @@ import tiny_frame_models
 import tiny_grid_models
 import tiny_models
 import torch
-from hypothesis import given, settings
+from drawn_cases import tried_on
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evs_cli.encoders.base import EncodeOptions
@@ -23,7 +24,7 @@ def grouped(kinds, *, batch, tubelet=1, reuses=True):
     return list(group_frames(batches, group_frames=batch, temporal_patch_size=tubelet, reuses=reuses))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@tried_on(300, deadline=None, derandomize=True)
 @given(
     kinds=st.lists(st.integers(0, 2), min_size=1, max_size=40),
     tubelet=st.integers(1, 3),
