@@ -1,6 +1,7 @@
 """JSON over HTTP to one server, by the standard library: what can go wrong is one sentence each.
 
-In: an address and bodies. Out: decoded JSON objects. It knows no endpoint and no video.
+In: an address and bodies. Out: decoded JSON objects. It knows no endpoint and no video. No client library comes with
+every allowed huggingface_hub: 1.x brings httpx, 2.x brings httpx2.
 """
 
 from __future__ import annotations
