@@ -109,7 +109,9 @@ def parse_server_command(command: str) -> ServerCommand:
         dialect, rest = parse_dialect("sglang"), words
     else:
         raise UsageError(
-            f"Invalid --server-cmd {command!r}. Expected 'vllm serve MODEL …' or 'python -m sglang.launch_server …'."
+            # The line is not repeated: its --api-key is a key.
+            "Invalid --server-cmd: it starts neither vLLM nor SGLang. Expected 'vllm serve MODEL …' or "
+            "'python -m sglang.launch_server …'."
         )
     given = dict(_options_of(rest))
     names = {
