@@ -14,8 +14,8 @@ import numpy as np
 
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import NemotronModel, ServerOptions, ServerSource
+from evs_cli.dialects.limits import PlannedAt, ServerLimit, first_hit, server_limits
 from evs_cli.dialects.served import ServedClip, ServedPlanner, TrueSource, server_source
-from evs_cli.dialects.walls import PlannedAt, Wall, first_hit, walls_of
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
 from evs_cli.errors import UsageError
 from evs_cli.video.info import VideoInfo
@@ -219,12 +219,12 @@ class ServerClips:
         at = self._planned_at(sampled.sampling, options, q)
         return first_hit(at, self.planner.server_options(sampled.sampling, options), context_limit=None)
 
-    def walls(
+    def limits(
         self, sampling: SamplingRequest, options: EncodeOptions, q: float, context_limit: int | None, reserve: int = 0
-    ) -> tuple[Wall, ...]:
+    ) -> tuple[ServerLimit, ...]:
         """Every limit the clip may run into at rate q, ``0 <= q < 1``."""
         server_options = self.planner.server_options(sampling, options)
-        return walls_of(
+        return server_limits(
             self._planned_at(sampling, options, q),
             server_options,
             lambda source: self.planner.server_plan(source, sampling, options),

@@ -114,18 +114,18 @@ def test_the_longest_clip_is_the_longest(served_checkpoint, seconds, fps, height
     )
     job = BudgetJob(request)
 
-    def walls_at(num_frames):
+    def limits_at(num_frames):
         numbers = NumbersRequest(height, width, duration_seconds=num_frames / fps, source_fps=fps)
         (outcome,) = job.plan([numbers], [q], 6000)
-        return {wall.name: wall for wall in outcome.report.rates[0].walls}
+        return {limit.name: limit for limit in outcome.report.rates[0].server_limits}
 
-    for name, wall in walls_at(max(2, round(seconds * fps))).items():
-        if wall.longest_seconds is None:
-            assert walls_at(500_000)[name].passes
-        elif wall.longest_seconds > 0.2:  # below two tubelets the server refuses the clip
-            num_frames = round(wall.longest_seconds * fps)
-            assert walls_at(num_frames)[name].passes
-            assert not walls_at(num_frames + 1)[name].passes
+    for name, limit in limits_at(max(2, round(seconds * fps))).items():
+        if limit.longest_seconds is None:
+            assert limits_at(500_000)[name].passes
+        elif limit.longest_seconds > 0.2:  # below two tubelets the server refuses the clip
+            num_frames = round(limit.longest_seconds * fps)
+            assert limits_at(num_frames)[name].passes
+            assert not limits_at(num_frames + 1)[name].passes
 
 
 @pytest.mark.parametrize("dialect", ["hf", "vllm", "sglang"])

@@ -1,6 +1,6 @@
-"""Every limit a video may run into at a server, how far it is, and the longest clip of its size that passes.
+"""Server limits: how much of each a video uses, and the longest clip of the same size that would still pass.
 
-In: a server's plan of one clip, and how it would plan the same clip longer or shorter. Out: a ``Wall`` a limit.
+In: a server's plan of one clip, and how it would plan the same clip longer or shorter. Out: one ``ServerLimit`` each.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _LONGEST_SECONDS = 24 * 3600  # a clip that passes at this length passes at any
 
 
 @dataclass(frozen=True)
-class Wall:
-    """One limit of a server, and what a clip makes of it."""
+class ServerLimit:
+    """One limit of a server, and how much of it a clip uses."""
 
     name: str
     """Such as ``context``."""
@@ -93,14 +93,14 @@ class _Limit:
     """Whether a longer clip uses more."""
 
 
-def walls_of(
+def server_limits(
     at: PlannedAt,
     options: ServerOptions,
     plan_at: Callable[[ServerSource], ServerPlan],
     *,
     context_limit: int | None,
     reserve: int = 0,
-) -> tuple[Wall, ...]:
+) -> tuple[ServerLimit, ...]:
     """The limits of one clip.
 
     Args:
@@ -111,13 +111,15 @@ def walls_of(
         reserve: tokens of it kept for the answer; a server keeps 1 at least.
     """
     return tuple(
-        Wall(limit.name, limit.used(at), limit.most, limit.unit, limit.option, _longest_seconds(at, plan_at, limit))
+        ServerLimit(
+            limit.name, limit.used(at), limit.most, limit.unit, limit.option, _longest_seconds(at, plan_at, limit)
+        )
         for limit in _limits(at.planner, options, context_limit, reserve)
     )
 
 
 def first_hit(at: PlannedAt, options: ServerOptions, *, context_limit: int | None, reserve: int = 0) -> str | None:
-    """The name of the first limit that a clip runs into, None where it passes; arguments as ``walls_of``."""
+    """The name of the first limit that a clip runs into, None where it passes; arguments as ``server_limits``."""
     limits = _limits(at.planner, options, context_limit, reserve)
     return next((limit.name for limit in limits if limit.used(at) > limit.most), None)
 
