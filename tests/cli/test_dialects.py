@@ -50,7 +50,7 @@ def test_all_tells_what_a_server_refuses(evs, served_checkpoint):
     code, out, err = evs("plan", SAMPLE, "--model", served_checkpoint("nemotron_12b"), "--dialect", "all")
     assert code == 0
     assert [line.split()[-1] for line in out.splitlines()[2:4]] == ["refused", "refused"]
-    assert "hf: transformers 5.24 has no processor of Nemotron Nano VL 12B v2" in err
+    assert "hf@5.24: transformers 5.24 has no processor of Nemotron Nano VL 12B v2" in err
 
 
 def test_all_ends_with_6_where_no_server_takes_it(evs, tiny_model):
@@ -154,7 +154,7 @@ def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model,
         assert plan["rates"][-1]["sequence_length"] == choice["sequence_length"], (choice, err)
         assert len(plan["frames"]) == choice["num_sampled_frames"]
         if choice["server"]["command"] is None:
-            assert dialect == "hf@5.24"
+            assert dialect == "hf"
             continue
         command = parse_server_command(choice["server"]["command"])
         assert command.model == model
