@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from evs_cli.core.counts import compute_retained_tokens_count
-from evs_cli.dialects import vllm_0_33 as vllm
-from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import RefusedByServerError, ServerPlan, ServerSource
 from evs_cli.dialects.served import ServedPlanner
-from evs_cli.dialects.vllm_0_33_profile import profiled_item_tokens
+from evs_cli.dialects.server import Limit
 
 _RATE_FALLS_BEYOND_SECONDS = (30, 300)  # GLM-4.6V's
 _LONGEST_SECONDS = 24 * 3600  # a clip that passes at this length passes at any
@@ -79,23 +78,16 @@ class PlannedAt:
     @property
     def decoded_bytes(self) -> int:
         """Of all sampled frames at the source's size, 3 bytes a pixel."""
-        return len(self.plan.frame_indices) * self.source.height * self.source.width * 3
+        return len(self.plan.frame_indices) * self.frame_pixels * 3
 
-
-@dataclass(frozen=True)
-class _Limit:
-    name: str
-    used: Callable[[PlannedAt], int]
-    most: int
-    unit: str
-    option: str
-    grows: bool = True
-    """Whether a longer clip uses more."""
+    @property
+    def frame_pixels(self) -> int:
+        """Of a frame at the source's size."""
+        return self.source.height * self.source.width
 
 
 def server_limits(
     at: PlannedAt,
-    options: ServerOptions,
     plan_at: Callable[[ServerSource], ServerPlan],
     *,
     context_limit: int | None,
@@ -105,7 +97,6 @@ def server_limits(
 
     Args:
         at: the clip as planned.
-        options: the server's options.
         plan_at: plans the same clip with more or fewer frames.
         context_limit: longest sequence, the answer included; None where none is known.
         reserve: tokens of it kept for the answer; a server keeps 1 at least.
@@ -114,47 +105,26 @@ def server_limits(
         ServerLimit(
             limit.name, limit.used(at), limit.most, limit.unit, limit.option, _longest_seconds(at, plan_at, limit)
         )
-        for limit in _limits(at.planner, options, context_limit, reserve)
+        for limit in _limits(at.planner, context_limit, reserve)
     )
 
 
-def first_hit(at: PlannedAt, options: ServerOptions, *, context_limit: int | None, reserve: int = 0) -> str | None:
+def first_hit(at: PlannedAt, *, context_limit: int | None, reserve: int = 0) -> str | None:
     """The name of the first limit that a clip runs into, None where it passes; arguments as ``server_limits``."""
-    limits = _limits(at.planner, options, context_limit, reserve)
+    limits = _limits(at.planner, context_limit, reserve)
     return next((limit.name for limit in limits if limit.used(at) > limit.most), None)
 
 
-def _limits(
-    planner: ServedPlanner, options: ServerOptions, context_limit: int | None, reserve: int
-) -> Iterator[_Limit]:
-    """The limits of a server; vLLM alone has more than the context."""
-    server = planner.dialect.server
-    context = options.max_model_len or context_limit
+def _limits(planner: ServedPlanner, context_limit: int | None, reserve: int) -> Iterator[Limit]:
+    """The longest sequence, which every server limits, then the server's own limits."""
+    rules, context = planner.rules, planner.options.max_model_len or context_limit
     if context is not None:
-        option = {"vllm": "--max-model-len", "sglang": "--context-length"}.get(server, "the model's own")
-        kept = max(reserve, planner.dialect.context_margin)
-        yield _Limit("context", lambda at: at.sequence_length, context - kept, "tokens", option)
-    if server != "vllm":
-        return
-    if context is not None:  # else the largest item the server expects is not known, nor what the cache holds
-        batched = options.max_num_batched_tokens or vllm.MAX_NUM_BATCHED_TOKENS
-        cache = max(batched, profiled_item_tokens(planner.profiled_model, context))
-        yield _Limit("encoder cache", lambda at: at.cached_tokens, cache, "tokens", "--max-num-batched-tokens")
-    decoded = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
-    yield _Limit(
-        "decoded bytes",
-        lambda at: at.decoded_bytes,
-        options.max_decoded_bytes or vllm.MAX_DECODED_BYTES,
-        "bytes",
-        decoded,
-    )
-    pixels = "VLLM_MAX_IMAGE_PIXELS"
-    yield _Limit(
-        "frame pixels", lambda at: at.source.height * at.source.width, vllm.MAX_IMAGE_PIXELS, "pixels", pixels, False
-    )
+        most = context - max(reserve, rules.context_margin)
+        yield Limit("context", most, "tokens", rules.context_option, lambda clip: clip.sequence_length)
+    yield from rules.limits(planner.model, planner.options, context)
 
 
-def _longest_seconds(at: PlannedAt, plan_at: Callable[[ServerSource], ServerPlan], limit: _Limit) -> float | None:
+def _longest_seconds(at: PlannedAt, plan_at: Callable[[ServerSource], ServerPlan], limit: Limit) -> float | None:
     """Seconds of the longest clip that passes; 0 where none does, None where any does or the rate is unknown.
 
     Every shorter clip passes too. Use grows with length but for rounding, and but where a family's rate falls with it

@@ -173,7 +173,7 @@ class BudgetJob:
                 if session.options.prompt is None and clips.planner.encoder.has_chat_template:
                     session = replace(session, options=replace(session.options, prompt=DEFAULT_PROMPT))
                 if request.context is not None:
-                    asked = replace(request, reserve=max(clips.dialect.context_margin, request.reserve))
+                    asked = replace(request, reserve=max(clips.planner.rules.context_margin, request.reserve))
             return fit(clips.sample(sampling), clips, self.encoder, session, asked)
 
         return _outcomes(subjects, report_of)
