@@ -16,7 +16,7 @@ import numpy as np
 from evs_cli.core.counts import check_min_dissimilarity, check_pruning_rate, exact_retained_tokens_count
 from evs_cli.cost import CostReport, cost_report, read_language_model
 from evs_cli.dialects.base import PruningRate, ServerSource
-from evs_cli.dialects.walls import Wall
+from evs_cli.dialects.limits import ServerLimit
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.pipeline.clips import EvsClips, Sampled, ServerClips, SourceFacts
@@ -65,8 +65,13 @@ class RateBudget:
     """L over the context limit; None where no limit is known."""
     cost: CostReport | None
     """Cache, prefill and vision work, and the rows on disk; None where the model's sizes are not known to evs."""
-    walls: tuple[Wall, ...] = ()
+    server_limits: tuple[ServerLimit, ...] = ()
     """Every limit of the server the video is planned for; none for ``evs``."""
+
+    @property
+    def limit_hit(self) -> str | None:
+        """The name of the first of them that the clip exceeds."""
+        return next((limit.name for limit in self.server_limits if not limit.passes), None)
 
 
 @dataclass(frozen=True)
@@ -144,10 +149,10 @@ def budget(
     video_part = plan if options.prompt is None else clips.plan(sampled, replace(options, prompt=None))
     limit = context_limit if context_limit is not None else model_context_limit(encoder)
 
-    def walls(q: float) -> tuple[Wall, ...]:
+    def server_limits(q: float) -> tuple[ServerLimit, ...]:
         if not isinstance(clips, ServerClips):
             return ()
-        return clips.walls(sampled.sampling, options, q, limit, reserve)
+        return clips.limits(sampled.sampling, options, q, limit, reserve)
 
     return BudgetReport(
         dialect=clips.dialect.name,
@@ -165,7 +170,13 @@ def budget(
         text_tokens=plan.layout.sequence_length - video_part.layout.sequence_length,
         context_limit=limit,
         rates=tuple(
-            _rate_budget(plan, q, limit, rate_cost(plan, plan.retained_tokens(q), encoder, kv_budget_bytes), walls(q))
+            _rate_budget(
+                plan,
+                q,
+                limit,
+                rate_cost(plan, plan.retained_tokens(q), encoder, kv_budget_bytes),
+                server_limits(q),
+            )
             for q in rates
         ),
         pruning=None if served is None else served.server.pruning,
@@ -221,7 +232,11 @@ def rate_cost(
 
 
 def _rate_budget(
-    plan: EncodePlan, q: float, limit: int | None, cost: CostReport | None, walls: tuple[Wall, ...]
+    plan: EncodePlan,
+    q: float,
+    limit: int | None,
+    cost: CostReport | None,
+    server_limits: tuple[ServerLimit, ...],
 ) -> RateBudget:
     q, length = check_pruning_rate(q), plan.sequence_length(q)
     return RateBudget(
@@ -231,7 +246,7 @@ def _rate_budget(
         sequence_length=length,
         context_share=None if limit is None else length / limit,
         cost=cost,
-        walls=walls,
+        server_limits=server_limits,
     )
 
 

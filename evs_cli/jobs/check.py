@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import ServerOptions
-from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving, chat_body, vllm_extra_body, whole_path
+from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving, chat_body, whole_path
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
@@ -158,9 +158,8 @@ def _ask(
         video = InlineVideo(path, media_type(request.video)) if request.as_url is None else None
         return RequestBody(request_body(clip, listed.name, request.sent_url, max_tokens), video)
 
-    server = listed.owner if listed.owner in _KNOWN_OWNERS else clip.session.dialect.server
-    # SGLang's /tokenize leaves a video as one placeholder.
-    if request.endpoint == "tokenize" or (request.endpoint == "auto" and server != "sglang"):
+    dialect = parse_dialect(listed.owner) if listed.owner in _KNOWN_OWNERS else clip.session.dialect
+    if request.endpoint == "tokenize" or (request.endpoint == "auto" and dialect.rules.tokenizes_videos):
         try:
             tokenized = client.tokenize(body(None))
         except HttpStatusError as error:
@@ -169,7 +168,7 @@ def _ask(
         else:
             if tokenized.input_ids.count(clip.planned.placeholder_id) > 1 or clip.planned.video_tokens <= 1:
                 return tokenized
-            if request.endpoint == "tokenize" or listed.owner == "vllm":  # vLLM's is to write the video out
+            if request.endpoint == "tokenize" or listed.owner in _KNOWN_OWNERS:
                 raise ServerError(
                     f"{client.http.address} leaves the video out of its ids: its /tokenize counts text alone.",
                     hint="Ask for its number: --endpoint usage.",
@@ -180,7 +179,7 @@ def _ask(
 
 
 def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int | None) -> dict[str, Any]:
-    """The body of a request: what a user asks of sampling and size goes into one to vLLM; the rest is the server's.
+    """The body of a request, with what a user asks of sampling and size where the server reads it there.
 
     Args:
         clip: as planned.
@@ -190,13 +189,11 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     """
     session = clip.session
     assert session.options.prompt is not None
-    serving = Serving(session.dialect, served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
-    body = chat_body(serving, url)
-    if session.dialect.server != "vllm":
-        return body
+    serving = Serving(served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
     # By a server started without options: its own need not be said again, and must not be, so that they show.
     asking = ServedPlanner(session.dialect, clip.planner.encoder, ServerOptions(), session.sampling)
-    return {**body, **vllm_extra_body(asking.server_options(session.sampling, session.options))}
+    asked = asking.server_options(session.sampling, session.options)
+    return {**chat_body(serving, url), **asking.rules.extra_body(asked)}
 
 
 def _report(

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evs_cli.dialects.requests import ServerRecipe, Serving, evs_flags, recipe
+from evs_cli.dialects.requests import ServerRecipe, Serving, evs_flags
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import check_context
@@ -234,7 +234,7 @@ def prune_command(sampled: Sampled, clips: Clips, session: SessionRequest, q: fl
     words += ["--trust-remote-code"] if session.trust_remote_code else []
     words += [] if session.decoder == "pyav" else ["--decoder", session.decoder]
     if isinstance(clips, ServerClips):
-        words += evs_flags(clips.dialect, clips.planner.server_options(sampled.sampling, options))
+        words += evs_flags(clips.dialect.name, clips.planner.server_options(sampled.sampling, options))
         return shlex.join(words + ([] if options.prompt is None else ["--prompt", options.prompt]))
     flags = {"start_seconds": "--start", "end_seconds": "--end"}
     for values in (vars(sampled.sampling), vars(options)):
@@ -254,16 +254,15 @@ def server_recipe(
     if not isinstance(clips, ServerClips):
         return None
     serving = Serving(
-        dialect=clips.dialect,
         model=clips.planner.encoder.source.location,
         q=q,
         context=request.context,
         video=sampled.source.path,
         prompt=options.prompt,
         # What a server keeps anyway is no answer that was asked for.
-        max_tokens=request.reserve if request.reserve > clips.dialect.context_margin else None,
+        max_tokens=request.reserve if request.reserve > clips.planner.rules.context_margin else None,
     )
-    return recipe(serving, clips.planner.server_options(sampled.sampling, options))
+    return clips.planner.rules.recipe(serving, clips.planner.server_options(sampled.sampling, options))
 
 
 def _impossible(sampled: Sampled, plan: EncodePlan, search: _Search) -> BudgetError:

@@ -173,7 +173,7 @@ class BudgetJob:
                 if session.options.prompt is None and clips.planner.encoder.has_chat_template:
                     session = replace(session, options=replace(session.options, prompt=DEFAULT_PROMPT))
                 if request.context is not None:
-                    asked = replace(request, reserve=max(clips.dialect.context_margin, request.reserve))
+                    asked = replace(request, reserve=max(clips.planner.rules.context_margin, request.reserve))
             return fit(clips.sample(sampling), clips, self.encoder, session, asked)
 
         return _outcomes(subjects, report_of)
@@ -183,7 +183,7 @@ class BudgetJob:
         return self.request.server.max_model_len if context is None else context
 
     def context_less_reserve(self, context: int | None, reserve: int) -> int | None:
-        """The longest sequence of a plan by evs, the answer's tokens taken off; a server's walls do that themselves.
+        """The longest sequence of a plan by evs, the answer's tokens taken off; a server's limits do that themselves.
 
         Raises:
             UsageError: a reserve without a context, or one that leaves nothing.
@@ -288,8 +288,8 @@ def require_fit(reports: Sequence[BudgetReport], context: int | None) -> None:
     Where no context was asked for, the model's own refuses nothing by itself; a server's limits always do.
     """
     for report in reports:
-        if report.rates[0].walls:
-            _require_walls(report)
+        if report.rates[0].server_limits:
+            _require_limits(report)
             continue
         shortest = min(rate.sequence_length for rate in report.rates)
         if context is not None and shortest > context:
@@ -310,15 +310,15 @@ def fits(report: BudgetReport, context: int | None) -> bool:
     return True
 
 
-def _require_walls(report: BudgetReport) -> None:
+def _require_limits(report: BudgetReport) -> None:
     last = max(report.rates, key=lambda rate: rate.q)
-    for wall in last.walls:
-        if not wall.passes:
-            longest = "" if wall.longest_seconds is None else f" Clips of {wall.reach} pass."
+    for limit in last.server_limits:
+        if not limit.passes:
+            longest = "" if limit.longest_seconds is None else f" Clips of {limit.reach} pass."
             raise BudgetError(
-                f"{report.source.name} runs into the {wall.name} of {report.dialect}: {wall.used:,} {wall.unit} at "
-                f"q = {last.q:g}, {wall.limit:,} are allowed.{longest}",
-                hint=f"Raise {wall.option}, or see what fits: evs fit --dialect {report.dialect}.",
+                f"{report.source.name} runs into the {limit.name} of {report.dialect}: {limit.used:,} {limit.unit} at "
+                f"q = {last.q:g}, {limit.limit:,} are allowed.{longest}",
+                hint=f"Raise {limit.option}, or see what fits: evs fit --dialect {report.dialect}.",
             )
 
 

@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from evs_cli.dialects import EVS_DIALECT, Dialect
-from evs_cli.dialects.base import NemotronModel, ServerOptions, ServerSource
-from evs_cli.dialects.served import ServedClip, ServedPlanner, TrueSource, server_source
-from evs_cli.dialects.walls import PlannedAt, Wall, first_hit, walls_of
+from evs_cli.dialects.base import ServerOptions, ServerSource
+from evs_cli.dialects.limits import PlannedAt, ServerLimit, first_hit, server_limits
+from evs_cli.dialects.served import ServedClip, ServedPlanner, TrueSource
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
 from evs_cli.errors import UsageError
 from evs_cli.video.info import VideoInfo
@@ -205,10 +205,7 @@ class ServerClips:
         if share == 1:
             return sampled.sampling
         num_frames = max(1, round(len(sampled.selection.frame_indices) * share))
-        if not isinstance(self.planner.model, NemotronModel):
-            fps = num_frames / self.source.duration_seconds if self.source.duration_seconds else None
-            return None if fps is None else SamplingRequest(fps=float(f"{fps:.4g}"))
-        return None if self.dialect.server == "sglang" else SamplingRequest(num_frames=num_frames)
+        return self.planner.rules.fewer_frames(self.planner.model, num_frames, self.source.duration_seconds)
 
     def obstacle(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> str | None:
         """See ``Clips.obstacle``; a rate above 0 is one where the server does not prune."""
@@ -216,17 +213,14 @@ class ServerClips:
             return f"{self.dialect.name} does not prune"
         if plan.sequence_length(q) > budget:
             return _LENGTH
-        at = self._planned_at(sampled.sampling, options, q)
-        return first_hit(at, self.planner.server_options(sampled.sampling, options), context_limit=None)
+        return first_hit(self._planned_at(sampled.sampling, options, q), context_limit=None)
 
-    def walls(
+    def limits(
         self, sampling: SamplingRequest, options: EncodeOptions, q: float, context_limit: int | None, reserve: int = 0
-    ) -> tuple[Wall, ...]:
+    ) -> tuple[ServerLimit, ...]:
         """Every limit the clip may run into at rate q, ``0 <= q < 1``."""
-        server_options = self.planner.server_options(sampling, options)
-        return walls_of(
+        return server_limits(
             self._planned_at(sampling, options, q),
-            server_options,
             lambda source: self.planner.server_plan(source, sampling, options),
             context_limit=context_limit,
             reserve=reserve,
@@ -261,7 +255,7 @@ def clips_of_file(
         return EvsClips(encoder, facts, video.pts_seconds, video.warnings)
     planner = ServedPlanner(dialect, encoder, server_options, sampling, may_configure=may_configure)
     true = TrueSource(video.pts_seconds, video.duration_seconds)
-    return ServerClips(planner, facts, server_source(video, dialect.server), true, video.warnings)
+    return ServerClips(planner, facts, planner.rules.source_of(video), true, video.warnings)
 
 
 def clips_of_numbers(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evs_cli.dialects import EVS
-from evs_cli.dialects.served import TrueSource, server_source
+from evs_cli.dialects.served import TrueSource
 from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
 from evs_cli.errors import ModelError, VideoError
 from evs_cli.pipeline.encode_run import EncodeRun
@@ -69,7 +69,7 @@ def plan_video(
     with timings.measure("plan"):
         if served is not None:
             true = TrueSource(video.pts_seconds, video.duration_seconds)
-            as_served = served.plan(server_source(video, served.dialect.server), true, sampling, options)
+            as_served = served.plan(served.rules.source_of(video), true, sampling, options)
             encode = replace(as_served.encode, notes=as_served.notes)
             return ClipPlan(video, as_served.selection, as_served.clip, encode, dialect=served.dialect.name)
         selection = select_frames(video.pts_seconds, video.duration_seconds, sampling, encoder.sampling_defaults)

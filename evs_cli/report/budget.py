@@ -16,7 +16,7 @@ from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.cost import CostReport, PromptCost
-    from evs_cli.dialects.walls import Wall
+    from evs_cli.dialects.limits import ServerLimit
     from evs_cli.jobs.budget import BudgetReport
     from evs_cli.jobs.plan import Outcome
     from evs_cli.report.console import Sink
@@ -62,8 +62,10 @@ def plan_record(report: BudgetReport) -> dict[str, Any]:
     """The JSON record of one plan."""
     record: dict[str, Any] = asdict(report)
     for rate, counted in zip(record["rates"], report.rates, strict=True):
-        for wall, limit in zip(rate["walls"], counted.walls, strict=True):
-            wall.update(margin=limit.margin, passes=limit.passes)
+        rate["walls"] = [
+            {**asdict(limit), "margin": limit.margin, "passes": limit.passes} for limit in counted.server_limits
+        ]
+        del rate["server_limits"]
     return {
         "video": report.source.path or report.source.name,
         **record,
@@ -97,8 +99,8 @@ def _plan_view(report: BudgetReport) -> RenderableType:
         )
         if rate.cost is not None and rate.cost.pruned is not None:
             grid.add_row("", _cost_text(rate.cost, rate.cost.pruned))
-        for wall in rate.walls:
-            grid.add_row("", _wall_text(wall))
+        for limit in rate.server_limits:
+            grid.add_row("", _limit_text(limit))
     vision = next((rate.cost.vision_flops for rate in report.rates if rate.cost), None)
     if vision is not None:
         grid.add_row("vision", f"{_tflops(vision)} at any rate: frames are encoded whole before they are ranked")
@@ -117,10 +119,10 @@ def _server_text(report: BudgetReport) -> str:
     )
 
 
-def _wall_text(wall: Wall) -> str:
+def _limit_text(limit: ServerLimit) -> str:
     """One limit: what is used of it, what is left, and the longest clip."""
-    left = f"{wall.margin:,} left" if wall.passes else f"{-wall.margin:,} too many"
-    return f"{wall.name} {wall.used:,} of {wall.limit:,} {wall.unit}: {left}; clips of {wall.reach} pass"
+    left = f"{limit.margin:,} left" if limit.passes else f"{-limit.margin:,} too many"
+    return f"{limit.name} {limit.used:,} of {limit.limit:,} {limit.unit}: {left}; clips of {limit.reach} pass"
 
 
 def _cost_text(cost: CostReport, pruned: PromptCost) -> str:
@@ -191,8 +193,8 @@ def plan_rows(report: BudgetReport) -> list[dict[str, Any]]:
             "text_tokens": report.text_tokens,
             "context_limit": report.context_limit,
             "is_at_most": report.is_at_most,
-            **{key: value for key, value in asdict(rate).items() if key not in ("cost", "walls")},
-            "limit_hit": next((wall.name for wall in rate.walls if not wall.passes), None),
+            **{key: value for key, value in asdict(rate).items() if key not in ("cost", "server_limits")},
+            "limit_hit": rate.limit_hit,
             **_cost_columns(rate.cost),
         }
         for rate in report.rates

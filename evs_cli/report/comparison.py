@@ -82,8 +82,8 @@ def _dialects_view(outcomes: list[Outcome[BudgetReport]], *, is_terminal: bool) 
             continue
         title = f"{report.source.name}  ({report.model})"
         rate = report.rates[-1]
-        hit = next((wall.name for wall in rate.walls if not wall.passes), None)
-        if hit is None and not rate.walls and rate.context_share is not None and rate.context_share > 1:
+        hit = rate.limit_hit
+        if hit is None and not rate.server_limits and rate.context_share is not None and rate.context_share > 1:
             hit = "context"
         table.add_row(
             outcome.name,

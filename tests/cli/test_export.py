@@ -214,7 +214,7 @@ def test_an_existing_file_is_kept(export, tmp_path):
 
 
 def test_too_many_decoded_bytes_do_not_fit(export, tmp_path, monkeypatch):
-    monkeypatch.setattr("evs_cli.dialects.vllm_0_33.MAX_DECODED_BYTES", 1000)
+    monkeypatch.setattr("evs_cli.dialects.vllm_0_33_limits.MAX_DECODED_BYTES", 1000)
     assert "1,000 are allowed" in only_error(export("-o", "body.json"), 6)
     assert list(tmp_path.iterdir()) == []
 

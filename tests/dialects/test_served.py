@@ -9,7 +9,8 @@ from video_files import video
 import evs_cli
 from evs_cli.dialects import ALL, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions, ServerSource
-from evs_cli.dialects.served import ServedPlanner, TrueSource, opencv_num_frames, server_source, source_notes
+from evs_cli.dialects.served import ServedPlanner, TrueSource, source_notes
+from evs_cli.dialects.vllm_0_33_server import opencv_num_frames
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ModelError, UsageError, VideoError
 from evs_cli.pipeline.request import make_request
@@ -193,7 +194,7 @@ def test_servers_do_not_make_pixels_square():
     info = probe_video(video("sar.mp4"))
     assert info.width != info.coded_width
     for server in SERVERS:
-        assert server_source(info, server).width == info.coded_width
+        assert parse_dialect(server).rules.source_of(info).width == info.coded_width
 
 
 def test_a_different_belief_is_said():
@@ -227,7 +228,7 @@ def test_names_of_dialects():
     assert parse_dialect("vllm@0.33.0").note is None
     assert parse_dialect("vllm@0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"
     for name in ("tgi", "evs@1", "", "all"):
-        with pytest.raises(UsageError, match=r"Expected evs, hf, vllm@0\.33, sglang@0\.5\.23 or all"):
+        with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, vllm@0\.33, sglang@0\.5\.23 or all"):
             parse_dialect(name)
 
 
