@@ -14,6 +14,7 @@ from evs_cli.jobs.stored_session import RULE_OPTIONS, StoredSession
 from evs_cli.jobs.sweep import SweepRow, sweep
 from evs_cli.pipeline.progress import SilentProgress
 from evs_cli.pipeline.request import SessionRequest, make_request
+from evs_cli.pipeline.row_selection import AllRows, NoRows, RowsAtRates
 from evs_cli.pipeline.session import Session
 from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 from evs_cli.video.source import VideoSource
@@ -69,7 +70,7 @@ def prune_video(
     else:
         session = _session(asked, cache)
         rate, _ = session.pruning_rate(q)
-        pruned = session.retain(video, [rate]).prune(rate)
+        pruned = session.encode(video, RowsAtRates([rate], session.rule)).prune(rate)
     if output is not None:
         artifact.save(pruned, output, overwrite=overwrite)
     return pruned
@@ -95,7 +96,7 @@ def sweep_video(
         with stored.opened(os.fspath(cast("str", video))) as encoding:
             return sweep(encoding.video, rates, stored.rule, encoder=encoding.model, with_quality=with_quality)
     session = _session(asked, cache)
-    encoded = session.encode(video) if with_quality else session.score(video)
+    encoded = session.encode(video, AllRows() if with_quality else NoRows())
     return sweep(encoded, rates, session.rule, encoder=session.encoder, with_quality=with_quality)
 
 

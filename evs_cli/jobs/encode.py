@@ -20,7 +20,8 @@ from evs_cli.jobs.runner import one_by_one
 from evs_cli.pipeline.encoded_video import ClipPlan
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest
-from evs_cli.pipeline.session import Session, TokenGrid
+from evs_cli.pipeline.row_selection import RowsInto, TokenGrid
+from evs_cli.pipeline.session import Session
 from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def encode_to_file(source: VideoSource, target: Path, session: Session, store: S
             spools.append(stack.enter_context(spool.expecting(token_grid_thw[0])))
             return spool
 
-        clip = session.encode_into(source, open_spool)
+        clip = session.encode(source, RowsInto(open_spool))
         spool, timings = spools[-1], Timings(dict(clip.timings_seconds))
         session.progress.stage("write")
         with timings.measure("write"):

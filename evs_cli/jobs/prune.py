@@ -22,6 +22,7 @@ from evs_cli.jobs.stored_session import StoredSession, are_encodings
 from evs_cli.pipeline.encoded_video import ClipPlan, EncodedClip
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest
+from evs_cli.pipeline.row_selection import RowsAtRates
 from evs_cli.pipeline.session import Session
 from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE
 
@@ -133,7 +134,7 @@ def _dry(base: PruneOutcome, session: Session) -> PruneOutcome:
 
 def _prune(base: PruneOutcome, session: Session, overwrite: bool) -> PruneOutcome:
     with opened(base.video) as source:
-        retained = session.retain(source, [base.q])
+        retained = session.encode(source, RowsAtRates([base.q], session.rule))
     timings = Timings(dict(retained.timings_seconds))
     with timings.measure("rank"):
         pruned = retained.prune(base.q)

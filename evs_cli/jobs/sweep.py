@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
 from evs_cli.errors import EvsError, UsageError
 from evs_cli.jobs.budget import check_context, model_context_limit, rate_cost
+from evs_cli.pipeline.row_selection import AllRows, NoRows
 
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
@@ -211,7 +212,7 @@ def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
 def _sweep_one(session: Session, job: SweepJob, item: tuple[str, VideoSource]) -> SweepOutcome:
     video, source = item
     rows = sweep(
-        session.encode(source) if job.with_quality else session.score(source),
+        session.encode(source, AllRows() if job.with_quality else NoRows()),
         job.rates,
         session.rule,
         encoder=session.encoder,

@@ -1,12 +1,12 @@
 """A video encoded once: the plan it follows, the ranking of its tokens, and the rows that were kept of them.
 
 ``EncodedClip`` is all but the rows, whatever a sink did with those. ``EncodedVideo`` has every row beside, so that any
-rate is made from it; ``RetainedVideo`` has those that the rates asked for keep.
+rate is made from it; ``RetainedVideo`` has those that the rates asked for keep; ``StoredVideo`` reads them from a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -222,3 +222,30 @@ class RetainedVideo(EncodedClip):
             )
         levels = self.rows.levels if bool(is_kept.all()) else tuple(level[is_kept] for level in self.rows.levels)
         return self.assemble(retention, self.rule, levels)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredVideo(EncodedClip):
+    """An encoding whose rows lie in a file; ``prune`` serves any rate from it, and reads what that rate keeps."""
+
+    read_rows: Callable[[torch.Tensor, int], torch.Tensor]
+    """See ``EncodedClip.rows_of``."""
+    num_levels: int
+    """Levels that are stored."""
+
+    def rows_of(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
+        """See ``EncodedClip.rows_of``.
+
+        Raises:
+            ArtifactError: they cannot be read, or are not those that were written.
+        """
+        return self.read_rows(tokens, level)
+
+    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
+        """The pruned video at rate q. It equals ``EncodedVideo.prune``, and reads the kept rows alone."""
+        from evs_cli.core.methods import RetentionRule
+
+        rule = rule or RetentionRule()
+        retention = rule.retain(self.ranking, q)
+        tokens = retention.retention_mask.flatten().nonzero().flatten()
+        return self.assemble(retention, rule, [self.rows_of(tokens, level) for level in range(self.num_levels)])

@@ -20,6 +20,7 @@ from evs_cli.errors import UsageError
 from evs_cli.jobs.plan import BudgetJob
 from evs_cli.jobs.sweep import SweepJob, parse_rates, sweep
 from evs_cli.pipeline.request import SessionRequest, make_request
+from evs_cli.pipeline.row_selection import AllRows
 from evs_cli.pipeline.session import Session
 from evs_cli.video.sampling import SamplingRequest
 
@@ -114,7 +115,7 @@ def test_any_text_is_rates_or_a_usage_error(text):
 @functools.cache
 def encoded():
     request = SessionRequest(sampling=SamplingRequest(num_frames=6), options=EncodeOptions(size=56))
-    return Session(request).encode(CROSSING)
+    return Session(request).encode(CROSSING, AllRows())
 
 
 def row_of(scores, q, num_separators):
