@@ -30,7 +30,8 @@ from evs_cli.video.source import VideoSource, source_name
 if TYPE_CHECKING:
     import torch
 
-    from evs_cli.pipeline.encoded_video import ClipPlan, RetainedVideo
+    from evs_cli.pipeline.clip_plan import ClipPlan
+    from evs_cli.pipeline.encoded_video import RetainedVideo
 
 DRAWN_SECONDS = 16
 """Length of the clip that is drawn where none is given."""

@@ -17,7 +17,7 @@ from evs_cli.errors import EvsError, UsageError
 from evs_cli.jobs.inputs import opened
 from evs_cli.jobs.outputs import settle_outputs
 from evs_cli.jobs.runner import one_by_one
-from evs_cli.pipeline.encoded_video import ClipPlan
+from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.row_selection import RowsInto, TokenGrid

@@ -31,7 +31,7 @@ from evs_cli.dialects.vllm_frames import (
 from evs_cli.errors import UsageError
 from evs_cli.files.output_file import check_output_file, replacing
 from evs_cli.jobs.budget import model_context_limit
-from evs_cli.pipeline.encoded_video import ClipPlan
+from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.session import Session
 from evs_cli.servers.jpeg_body import JpegBodyWriter, jpeg_of
 from evs_cli.video.sampling import SamplingRequest

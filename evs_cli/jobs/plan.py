@@ -14,10 +14,10 @@ from evs_cli.jobs.budget import BudgetReport, budget, check_context, model_conte
 from evs_cli.jobs.fit import FitReport, FitRequest, fit
 from evs_cli.jobs.inputs import opened
 from evs_cli.jobs.runner import one_by_one
-from evs_cli.pipeline.clips import EvsClips, NumbersRequest, ServerClips, clips_of_file, clips_of_numbers
+from evs_cli.pipeline.clips import Clips, NumbersRequest
+from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.session import open_requested
-from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE
 from evs_cli.video.info import VideoInfo, probe_video
 from evs_cli.video.sampling import SamplingRequest
 
@@ -142,11 +142,11 @@ class BudgetJob:
 
         def report_of(subject: Subject) -> BudgetReport:
             clips = self._clips(subject, rates)
-            counted, notes = self._rates(clips, rates)
+            counted, notes = clips.rates(rates)
             report = budget(
-                clips.sample(self._sampling(subject)),
                 clips,
                 self.encoder,
+                self._sampling(subject),
                 self.request.options,
                 counted,
                 context_limit=context,
@@ -168,13 +168,13 @@ class BudgetJob:
             sampling = self._sampling(subject)
             clips = self._clips(subject, None, may_configure=True)
             session, asked = replace(self.request, sampling=sampling), request
-            if isinstance(clips, ServerClips):
+            if clips.planner is not None:
                 # What is printed is a whole chat, so a whole chat is what must fit, with room for the answer.
                 if session.options.prompt is None and clips.planner.encoder.has_chat_template:
                     session = replace(session, options=replace(session.options, prompt=DEFAULT_PROMPT))
                 if request.context is not None:
                     asked = replace(request, reserve=max(clips.dialect.context_margin, request.reserve))
-            return fit(clips.sample(sampling), clips, self.encoder, session, asked)
+            return fit(clips, self.encoder, session, asked)
 
         return _outcomes(subjects, report_of)
 
@@ -197,17 +197,6 @@ class BudgetJob:
         own = self.encoder.default_pruning_rate
         return sorted({0.0, own or 0.0}) if self.request.dialect.is_evs else None
 
-    def _rates(
-        self, clips: EvsClips | ServerClips, rates: Sequence[float] | None
-    ) -> tuple[Sequence[float], tuple[str, ...]]:
-        """The rates to count at, and a sentence where those asked for have no effect."""
-        if isinstance(clips, EvsClips):
-            return rates or [0.0, self.encoder.default_pruning_rate or DEFAULT_PRUNING_RATE], ()
-        pruning = clips.planner.pruning
-        if not pruning.can_prune:
-            return [0.0], (f"--q has no effect: {pruning.source}",) if rates and max(rates) > 0 else ()
-        return rates or sorted({0.0, pruning.q}), ()
-
     def _sampling(self, subject: Subject) -> SamplingRequest:
         """The sampling asked for; a video that is said to be so many sampled frames is sampled as that many."""
         sampling = self.request.sampling
@@ -220,25 +209,11 @@ class BudgetJob:
             )
         return replace(sampling, fps=None, num_frames=subject.frames)
 
-    def _clips(
-        self, subject: Subject, rates: Sequence[float] | None, *, may_configure: bool = False
-    ) -> EvsClips | ServerClips:
-        """The clips of a video; a server is told the highest rate asked for, which some of its notes go by."""
-        request = self.request
-        server = replace(request.server, video_pruning_rate=max(rates)) if rates else request.server
+    def _clips(self, subject: Subject, rates: Sequence[float] | None, *, may_configure: bool = False) -> Clips:
+        planner = Planner.of(self.request, self.encoder, rates=rates, may_configure=may_configure)
         if isinstance(subject, NumbersRequest):
-            return clips_of_numbers(
-                subject, self.encoder, request.dialect, server, request.sampling, may_configure=may_configure
-            )
-        return clips_of_file(
-            subject,
-            self._probe(subject),
-            self.encoder,
-            request.dialect,
-            server,
-            request.sampling,
-            may_configure=may_configure,
-        )
+            return planner.clips_of_numbers(subject)
+        return planner.clips_of_file(self._probe(subject), subject)
 
 
 def plan_models(

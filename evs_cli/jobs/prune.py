@@ -19,7 +19,8 @@ from evs_cli.jobs.inputs import opened
 from evs_cli.jobs.outputs import settle_outputs
 from evs_cli.jobs.runner import one_by_one
 from evs_cli.jobs.stored_session import StoredSession, are_encodings
-from evs_cli.pipeline.encoded_video import ClipPlan, EncodedClip
+from evs_cli.pipeline.clip_plan import ClipPlan
+from evs_cli.pipeline.encoded_video import EncodedClip
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.row_selection import RowsAtRates

@@ -15,7 +15,8 @@ from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder,
 from evs_cli.encoders.runtime import synchronise
 from evs_cli.errors import ModelError, VideoError
 from evs_cli.pipeline.batching import choose_batch_size
-from evs_cli.pipeline.encoded_video import ClipCounts, ClipPlan, EncodedClip, lost_frames_sentence
+from evs_cli.pipeline.clip_plan import ClipPlan
+from evs_cli.pipeline.encoded_video import ClipCounts, EncodedClip, lost_frames_sentence
 from evs_cli.pipeline.prefetch import Ahead
 from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
 from evs_cli.pipeline.provenance import provenance_of

@@ -1,4 +1,4 @@
-"""A video encoded once: the plan it follows, the ranking of its tokens, and the rows that were kept of them.
+"""A video encoded once: the counts it was planned with, the ranking of its tokens, and the rows that were kept of them.
 
 ``EncodedClip`` is all but the rows, whatever a sink did with those. ``EncodedVideo`` has every row beside, so that any
 rate is made from it; ``RetainedVideo`` has those that the rates asked for keep; ``StoredVideo`` reads them from a file.
@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evs_cli.core.counts import compute_retained_tokens_count
-from evs_cli.encoders.base import Clip, EncodePlan
+from evs_cli.encoders.base import EncodePlan
 from evs_cli.errors import UsageError
-from evs_cli.video.info import VideoInfo
-from evs_cli.video.sampling import FrameSelection
 
 if TYPE_CHECKING:
     import torch
@@ -25,23 +23,6 @@ if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.core.retention import Ranking, Retention
     from evs_cli.core.streaming import RetainedRows
-
-
-@dataclass(frozen=True, eq=False)
-class ClipPlan:
-    """A video, the frames sampled of it, and the plan of encoding them: exact, with no pixel decoded."""
-
-    video: VideoInfo
-    selection: FrameSelection
-    clip: Clip
-    encode: EncodePlan
-    dialect: str = "evs"
-    """Whose rules chose the frames, their size and the ids."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the user on the file, the sampling and the plan."""
-        return (*self.video.warnings, *self.selection.notes, *self.encode.notes)
 
 
 @dataclass(frozen=True)

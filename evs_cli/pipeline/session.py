@@ -12,14 +12,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from evs_cli._version import __version__
-from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.errors import ModelError, ModelLoadError
+from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.encode import EncodePipeline
-from evs_cli.pipeline.encoded_video import ClipPlan, EncodedClip
-from evs_cli.pipeline.planner import plan_video
+from evs_cli.pipeline.encoded_video import EncodedClip
+from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.row_selection import RowSelection, TokenGrid
@@ -53,17 +53,6 @@ def open_requested(request: SessionRequest, *, counts_alone: bool = False) -> Vi
     encoder.check_options(request.options)
     check_decoder(request.decoder)
     return encoder
-
-
-def served_planner(request: SessionRequest, encoder: VideoEncoder) -> ServedPlanner | None:
-    """What plans as the server asked for; None for ``evs``.
-
-    Raises:
-        UsageError: a family whose serving is not written down, or a window of the video.
-    """
-    if request.dialect.is_evs:
-        return None
-    return ServedPlanner(request.dialect, encoder, request.server, request.sampling)
 
 
 def _threads_reason() -> str:
@@ -114,7 +103,8 @@ class Session:
         )
         self.pipeline = EncodePipeline(self.encoder, self.settings, request.options, self.progress)
         self._cache = cache
-        self._served = served_planner(request, self.encoder)
+        self.planner = Planner.of(request, self.encoder)
+        self._served = self.planner.served  # raises here what a server has no rules for
         self._is_loaded = False
         for line in self._details():
             self.progress.detail(line)
@@ -145,9 +135,8 @@ class Session:
         return DEFAULT_PRUNING_RATE, "default"
 
     def plan(self, source: VideoSource, timings: Timings | None = None) -> ClipPlan:
-        """Plan one video; see ``planner.plan_video``."""
-        request = self.request
-        return plan_video(source, self.encoder, request.sampling, request.options, served=self._served, timings=timings)
+        """Plan one video; see ``Planner.plan_video``."""
+        return self.planner.plan_video(source, self.request.sampling, self.request.options, timings=timings)
 
     def plan_and_report(self, source: VideoSource, timings: Timings | None = None) -> ClipPlan:
         """As ``plan``, its notes told."""

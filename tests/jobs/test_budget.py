@@ -8,12 +8,11 @@ import sys
 import pytest
 
 from evs_cli.cli.app import main
-from evs_cli.dialects import EVS_DIALECT
-from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import budget, model_context_limit, read_manifest
 from evs_cli.jobs.plan import BudgetJob, numbers_of, require_fit, subjects_of
-from evs_cli.pipeline.clips import NumbersRequest, clips_of_numbers
+from evs_cli.pipeline.clips import NumbersRequest
+from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.request import make_request
 from evs_cli.video.sampling import SamplingRequest
 
@@ -134,10 +133,9 @@ def test_one_bad_video_of_several_does_not_stop_the_others(tmp_path):
 def test_a_plan_is_what_the_encoder_plans(tiny_model):
     job = BudgetJob(make_request(model=str(tiny_model("nemotron_h_omni"))))
     numbers, asked = NumbersRequest(90, 160, duration_seconds=3.7), SamplingRequest()
-    clips = clips_of_numbers(numbers, job.encoder, EVS_DIALECT, ServerOptions(), asked)
-    sampled = clips.sample(asked)
-    plan = job.encoder.plan(sampled.clip, job.request.options)
-    report = budget(sampled, clips, job.encoder, job.request.options, [0.3])
+    clips = Planner(job.encoder, sampling=asked).clips_of_numbers(numbers)
+    plan = job.encoder.plan(clips.plan(asked, job.request.options).clip, job.request.options)
+    report = budget(clips, job.encoder, asked, job.request.options, [0.3])
     assert report.token_grid_thw == plan.token_grid_thw
     assert report.rates[0].sequence_length == plan.sequence_length(0.3)
     assert dataclasses.asdict(report)["total_tokens"] == plan.total_tokens

@@ -29,7 +29,7 @@ from evs_cli.errors import ModelError, UsageError, VideoError
 from evs_cli.files import artifact
 from evs_cli.pipeline.encode import EncodePipeline
 from evs_cli.pipeline.encoded_video import ClipCounts
-from evs_cli.pipeline.planner import plan_video
+from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.progress import SilentProgress
 from evs_cli.pipeline.row_selection import AllRows, RowsAtRates
 from evs_cli.pipeline.settings import EncodeSettings
@@ -66,6 +66,10 @@ def dinov2():
     encoder = open_encoder("dinov2-small")
     encoder.load("cpu", torch.float32)
     return encoder
+
+
+def plan_video(path, encoder, sampling=None, options=None):
+    return Planner(encoder).plan_video(path, sampling, options)
 
 
 def encode_plan(rows, plan, encoder, run, options=None, progress=None):
@@ -688,7 +692,7 @@ def test_prune_video_refuses_before_any_work(monkeypatch, tmp_path):
     def refuse(*_, **__):
         raise AssertionError("work was done")
 
-    monkeypatch.setattr("evs_cli.pipeline.session.plan_video", refuse)
+    monkeypatch.setattr("evs_cli.pipeline.planner.Planner.plan_video", refuse)
     monkeypatch.setattr(PlainFrameEncoder, "load", refuse)
     (tmp_path / "there.pt").write_bytes(b"old")
     for error, arguments in (
