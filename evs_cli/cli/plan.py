@@ -55,8 +55,8 @@ def command(
         requests = make_requests(**request, min_dissimilarity=min_dissimilarity)
         if len(requests) > 1:
             plans = plan_dialects(requests, subjects, rates, limit, budget_bytes, reserve=reserve)
-            render_dialects(plans, sink, limit)
+            render_dialects(plans, sink)
         else:
             job = BudgetJob(requests[0])
             limit = job.context_less_reserve(limit, reserve)
-            render_plan(job.plan(subjects, rates, limit, budget_bytes, reserve=reserve), sink, limit)
+            render_plan(job.plan(subjects, rates, limit, budget_bytes, reserve=reserve), sink)

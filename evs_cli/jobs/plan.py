@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from dataclasses import replace
 
 from evs_cli.dialects.requests import DEFAULT_PROMPT
 from evs_cli.encoders.base import VideoEncoder
-from evs_cli.errors import BudgetError, EvsError, UsageError
+from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import BudgetReport, budget, check_context, model_context_limit, read_manifest
 from evs_cli.jobs.fit import FitReport, FitRequest, fit
 from evs_cli.jobs.inputs import opened
-from evs_cli.jobs.runner import one_by_one
+from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.pipeline.clips import Clips, NumbersRequest
 from evs_cli.pipeline.planner import Planner
+from evs_cli.pipeline.progress import Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.session import open_requested
 from evs_cli.video.info import VideoInfo, probe_video
@@ -58,31 +58,8 @@ def numbers_of(
     return NumbersRequest(height, width, frames, duration, source_fps)
 
 
-Report = TypeVar("Report", BudgetReport, FitReport)
-
-
-@dataclass(frozen=True)
-class Outcome(Generic[Report]):
-    """What became of one video of a plan or a fit: a report, or an error."""
-
-    name: str
-    report: Report | None = None
-    error: EvsError | None = None
-
-
-def _name(subject: Subject) -> str:
-    return subject if isinstance(subject, str) else f"{subject.width}x{subject.height}"
-
-
-def _outcomes(
-    subjects: Sequence[Subject], report_of: Callable[[Subject], Report], *, is_single: bool | None = None
-) -> Iterator[Outcome[Report]]:
-    return one_by_one(
-        subjects,
-        lambda subject: Outcome(_name(subject), report_of(subject)),
-        lambda subject, error: Outcome(_name(subject), error=error),
-        is_single=len(subjects) == 1 if is_single is None else is_single,
-    )
+def _named(subject: Subject) -> Input:
+    return Input(subject if isinstance(subject, str) else f"{subject.width}x{subject.height}")
 
 
 def probe_named(video: str) -> VideoInfo:
@@ -123,6 +100,7 @@ class BudgetJob:
         *,
         reserve: int = 0,
         is_single: bool | None = None,
+        may_refuse: bool = True,
     ) -> Iterator[Outcome[BudgetReport]]:
         """A report a video; a video that fails is an outcome with an error where there are several.
 
@@ -133,14 +111,15 @@ class BudgetJob:
             kv_budget_bytes: memory for caches.
             reserve: tokens of a server's context kept for the answer.
             is_single: whether an error is raised; None where there is one video.
+            may_refuse: whether a video that is longer than ``context`` is refused; a server's limits always do.
 
         Raises:
             UsageError: a context below 1.
         """
         check_context(context)
-        context = self.context_of(context)
+        asked, context = context, self.context_of(context)
 
-        def report_of(subject: Subject) -> BudgetReport:
+        def report_of(subject: Subject, _: Timings) -> BudgetReport:
             clips = self._clips(subject, rates)
             counted, notes = clips.rates(rates)
             report = budget(
@@ -156,7 +135,12 @@ class BudgetJob:
             )
             return replace(report, notes=(*report.notes, *notes))
 
-        return _outcomes(subjects, report_of, is_single=is_single)
+        return run_each(
+            ((_named(subject), subject) for subject in subjects),
+            report_of,
+            is_single=len(subjects) == 1 if is_single is None else is_single,
+            refuses=lambda report: refusal_of(report, asked if may_refuse else None),
+        )
 
     def fit(self, subjects: Sequence[Subject], request: FitRequest) -> Iterator[Outcome[FitReport]]:
         """How each video fits a budget; a file is scanned once, however many samplings are tried.
@@ -164,7 +148,7 @@ class BudgetJob:
         A video that fails, or cannot fit, is an outcome with an error where there are several.
         """
 
-        def report_of(subject: Subject) -> FitReport:
+        def report_of(subject: Subject, _: Timings) -> FitReport:
             sampling = self._sampling(subject)
             clips = self._clips(subject, None, may_configure=True)
             session, asked = replace(self.request, sampling=sampling), request
@@ -176,7 +160,8 @@ class BudgetJob:
                     asked = replace(request, reserve=max(clips.dialect.context_margin, request.reserve))
             return fit(clips, self.encoder, session, asked)
 
-        return _outcomes(subjects, report_of)
+        named = ((_named(subject), subject) for subject in subjects)
+        return run_each(named, report_of, is_single=len(subjects) == 1)
 
     def context_of(self, context: int | None) -> int | None:
         """The context asked for, else the server's."""
@@ -222,7 +207,7 @@ def plan_models(
     """The plans of the same videos for one model after another; a video is scanned once, as standard input must be."""
     probe = functools.cache(probe_named)
     for job in [BudgetJob(request, probe) for request in requests]:
-        yield from job.plan(videos, rates, context)
+        yield from job.plan(videos, rates, context, may_refuse=False)
 
 
 def plan_dialects(
@@ -249,7 +234,7 @@ def plan_dialects(
     jobs = [first, *(BudgetJob(request, probe, first.encoder) for request in requests[1:])]
     for subject in subjects:
         yield [
-            replace(outcome, name=job.request.dialect.name)
+            replace(outcome, input=replace(outcome.input, dialect=job.request.dialect.name))
             for job in jobs
             for outcome in job.plan(
                 [subject], rates or job.own_rates(), context, kv_budget_bytes, reserve=reserve, is_single=False
@@ -257,44 +242,35 @@ def plan_dialects(
         ]
 
 
-def require_fit(reports: Sequence[BudgetReport], context: int | None) -> None:
-    """Raise ``BudgetError`` if a video exceeds ``--context``, or runs into a server's limit, at every rate asked for.
+def refusal_of(report: BudgetReport, context: int | None) -> BudgetError | None:
+    """Why a video does not fit: it exceeds ``--context``, or runs into a server's limit, at every rate asked for.
 
     Where no context was asked for, the model's own refuses nothing by itself; a server's limits always do.
     """
-    for report in reports:
-        if report.rates[0].walls:
-            _require_walls(report)
-            continue
-        shortest = min(rate.sequence_length for rate in report.rates)
-        if context is not None and shortest > context:
-            verb, most = ("may not", "at most ") if report.is_at_most else ("does not", "")
-            raise BudgetError(
-                f"{report.source.name} {verb} fit {context:,} tokens: its sequence is {most}{shortest:,} at the "
-                "highest rate asked.",
-                hint=f"evs fit with --context {context} tells what would.",
-            )
+    if report.rates[0].walls:
+        return _wall_refusal(report)
+    shortest = min(rate.sequence_length for rate in report.rates)
+    if context is None or shortest <= context:
+        return None
+    verb, most = ("may not", "at most ") if report.is_at_most else ("does not", "")
+    return BudgetError(
+        f"{report.source.name} {verb} fit {context:,} tokens: its sequence is {most}{shortest:,} at the highest rate "
+        "asked.",
+        hint=f"evs fit with --context {context} tells what would.",
+    )
 
 
-def fits(report: BudgetReport, context: int | None) -> bool:
-    """Whether ``require_fit`` lets a report through."""
-    try:
-        require_fit([report], context)
-    except BudgetError:
-        return False
-    return True
-
-
-def _require_walls(report: BudgetReport) -> None:
+def _wall_refusal(report: BudgetReport) -> BudgetError | None:
     last = max(report.rates, key=lambda rate: rate.q)
-    for wall in last.walls:
-        if not wall.passes:
-            longest = "" if wall.longest_seconds is None else f" Clips of {wall.reach} pass."
-            raise BudgetError(
-                f"{report.source.name} runs into the {wall.name} of {report.dialect}: {wall.used:,} {wall.unit} at "
-                f"q = {last.q:g}, {wall.limit:,} are allowed.{longest}",
-                hint=f"Raise {wall.option}, or see what fits: evs fit --dialect {report.dialect}.",
-            )
+    wall = next((wall for wall in last.walls if not wall.passes), None)
+    if wall is None:
+        return None
+    longest = "" if wall.longest_seconds is None else f" Clips of {wall.reach} pass."
+    return BudgetError(
+        f"{report.source.name} runs into the {wall.name} of {report.dialect}: {wall.used:,} {wall.unit} at "
+        f"q = {last.q:g}, {wall.limit:,} are allowed.{longest}",
+        hint=f"Raise {wall.option}, or see what fits: evs fit --dialect {report.dialect}.",
+    )
 
 
 def fit_request(encoder: VideoEncoder, context: int | None, max_tokens: int | None, reserve: int) -> FitRequest:

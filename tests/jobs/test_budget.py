@@ -10,7 +10,7 @@ import pytest
 from evs_cli.cli.app import main
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import budget, model_context_limit, read_manifest
-from evs_cli.jobs.plan import BudgetJob, numbers_of, require_fit, subjects_of
+from evs_cli.jobs.plan import BudgetJob, numbers_of, refusal_of, subjects_of
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.request import make_request
@@ -20,7 +20,7 @@ from evs_cli.video.sampling import SamplingRequest
 def report_of(numbers, rates=(0.0, 0.7), context=None, **request):
     job = BudgetJob(make_request(**request))
     (outcome,) = job.plan([numbers], list(rates), context)
-    return outcome.report
+    return outcome.result
 
 
 def test_the_counts_of_a_plain_encoder_by_hand():
@@ -76,10 +76,10 @@ def test_an_image_text_model_without_a_language_model_has_no_context_limit(tiny_
 
 def test_what_does_not_fit_is_refused_at_the_highest_rate_asked():
     report = report_of(NumbersRequest(224, 224, frames=32), rates=[0.0, 0.5])
-    require_fit([report], None)
-    require_fit([report], report.rates[1].sequence_length)
+    assert refusal_of(report, None) is None
+    assert refusal_of(report, report.rates[1].sequence_length) is None
     with pytest.raises(BudgetError, match=r"does not fit 4,000 tokens: its sequence is 4,160") as error:
-        require_fit([report], 4000)
+        raise refusal_of(report, 4000)
     assert error.value.exit_code == 6
 
 
@@ -125,9 +125,9 @@ def test_one_bad_video_of_several_does_not_stop_the_others(tmp_path):
     (tmp_path / "bad.mp4").write_text("no video")
     job = BudgetJob(make_request())
     outcomes = list(job.plan([str(tmp_path / "bad.mp4"), NumbersRequest(64, 64, frames=2)], [0.0], None))
-    assert outcomes[0].report is None
+    assert outcomes[0].result is None
     assert "text file" in outcomes[0].error.message
-    assert outcomes[1].report.total_tokens == 512
+    assert outcomes[1].result.total_tokens == 512
 
 
 def test_a_plan_is_what_the_encoder_plans(tiny_model):

@@ -27,7 +27,7 @@ def plan_of(job, numbers, sampling=None, options=None):
 
 def fit_of(job, numbers, max_tokens):
     (outcome,) = job.fit([numbers], FitRequest(max_tokens=max_tokens))
-    return outcome.report
+    return outcome.result
 
 
 NUMBERS = st.builds(NumbersRequest, height=st.integers(16, 700), width=st.integers(16, 700), frames=st.integers(1, 40))

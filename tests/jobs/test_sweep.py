@@ -18,7 +18,7 @@ from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.errors import UsageError
 from evs_cli.jobs.plan import BudgetJob
-from evs_cli.jobs.sweep import SweepJob, parse_rates, sweep
+from evs_cli.jobs.sweep import SweepRequest, parse_rates, sweep
 from evs_cli.pipeline.request import SessionRequest, make_request
 from evs_cli.pipeline.row_selection import AllRows
 from evs_cli.pipeline.session import Session
@@ -234,9 +234,9 @@ def test_a_language_models_sweep_costs_what_its_plan_says(tiny_model):
     rows = evs_cli.sweep_video("samples/crossing.mp4", [0.0, 0.5, 0.9], **options)
     job = BudgetJob(make_request(**options))
     (outcome,) = job.plan(["samples/crossing.mp4"], [0.0, 0.5, 0.9], None)
-    limit = outcome.report.context_limit
+    limit = outcome.result.context_limit
     assert limit == 4096
-    for row, planned in zip(rows, outcome.report.rates, strict=True):
+    for row, planned in zip(rows, outcome.result.rates, strict=True):
         assert row.sequence_length == planned.sequence_length
         assert row.context_share == planned.sequence_length / limit
         assert row.kv_cache_bytes == planned.cost.pruned.kv_cache_bytes > 0
@@ -252,4 +252,4 @@ def test_a_plain_encoders_sweep_has_no_such_cost():
 def test_a_context_below_one_is_refused():
     for limit in (0, -5):
         with pytest.raises(UsageError, match=rf"Invalid context \({limit}\)\. Expected at least 1"):
-            SweepJob(("a.mp4",), (make_request(),), (0.5,), context_limit=limit)
+            SweepRequest(("a.mp4",), (make_request(),), (0.5,), context_limit=limit)
