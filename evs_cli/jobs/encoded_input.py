@@ -5,42 +5,25 @@ In: a session and a video, or a file of ``evs encode``. Out: the same answers fo
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
-from evs_cli.jobs.stored_session import StoredSession, are_encodings
-from evs_cli.pipeline.progress import Timings
+from evs_cli.jobs.stored_session import StoredInputs, StoredPlan, are_encodings
 from evs_cli.pipeline.row_selection import AllRows, NoRows, RowsAtRates
-from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE
 
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.encoders.base import EncodePlan
     from evs_cli.files.cache.store import EncodingCache
-    from evs_cli.files.encoding.reader import Encoding
     from evs_cli.jobs.budget import CostedModel
     from evs_cli.pipeline.clip_plan import ClipPlan
     from evs_cli.pipeline.encoded_video import EncodedClip
-    from evs_cli.pipeline.progress import Progress
+    from evs_cli.pipeline.progress import Progress, Timings
     from evs_cli.pipeline.request import SessionRequest
     from evs_cli.pipeline.session import Session
     from evs_cli.video.source import VideoSource
-
-
-@dataclass(frozen=True, eq=False)
-class StoredPlan:
-    """What a dry run tells of an encoding."""
-
-    encode: EncodePlan
-    read_bytes: int
-    """Bytes of the file that the rate needs, at most."""
-    size_bytes: int
-    """Bytes of the file."""
 
 
 class EncodedInput(Protocol):
@@ -99,7 +82,7 @@ def open_inputs(
         ModelError, UsageError: what concerns all inputs: the model, the device, the options, or a mix of both kinds.
     """
     if are_encodings(videos):
-        return _Encodings(StoredSession(request, progress, uses_cache=cache is not None), q)
+        return StoredInputs(request, q, progress, uses_cache=cache is not None)
     from evs_cli.jobs.cached_session import open_session
 
     return _Videos(open_session(request, progress, cache), q)
@@ -120,11 +103,9 @@ class _Videos:
 
     @property
     def q(self) -> float:
-        """See ``EncodedInputs.q``."""
         return self.rate[0]
 
     def opened(self, source: VideoSource) -> AbstractContextManager[EncodedInput]:
-        """See ``EncodedInputs.opened``."""
         return nullcontext(_Video(self, source))
 
 
@@ -137,15 +118,12 @@ class _Video:
 
     @property
     def rate(self) -> tuple[float, str]:
-        """See ``EncodedInput.rate``."""
         return self._inputs.rate
 
     def plan(self, timings: Timings) -> ClipPlan:
-        """See ``EncodedInput.plan``."""
         return self._session.plan(self._source, timings)
 
     def prune(self, timings: Timings) -> tuple[PrunedVideo, EncodedClip]:
-        """See ``EncodedInput.prune``."""
         q, _ = self.rate
         retained = self._session.encode(self._source, RowsAtRates([q], self._session.rule))
         timings.seconds.update(retained.timings_seconds)
@@ -153,53 +131,4 @@ class _Video:
             return retained.prune(q), retained
 
     def encode(self, *, with_rows: bool) -> EncodedClip:
-        """See ``EncodedInput.encode``."""
         return self._session.encode(self._source, AllRows() if with_rows else NoRows())
-
-
-class _Encodings:
-    """Files of ``evs encode``; see ``EncodedInputs``."""
-
-    model: str | None = None
-
-    def __init__(self, session: StoredSession, q: float | None) -> None:
-        self._session, self._q = session, q
-        self.rule = session.rule
-
-    @property
-    def q(self) -> float:
-        """See ``EncodedInputs.q``."""
-        return DEFAULT_PRUNING_RATE if self._q is None else self._q
-
-    @contextmanager
-    def opened(self, source: VideoSource) -> Iterator[EncodedInput]:
-        """See ``EncodedInputs.opened``."""
-        opening = Timings()
-        with ExitStack() as stack:
-            with opening.measure("read"):
-                encoding = stack.enter_context(self._session.opened(os.fspath(cast("str", source))))
-            yield _StoredInput(encoding, self.rule, self._session.pruning_rate(self._q, encoding), opening)
-
-
-class _StoredInput:
-    """A file of ``evs encode``; see ``EncodedInput``."""
-
-    def __init__(self, encoding: Encoding, rule: RetentionRule, rate: tuple[float, str], opening: Timings) -> None:
-        self._encoding, self._rule, self.rate, self._opening = encoding, rule, rate, opening
-        self.model, self.model_name = encoding.model, encoding.model.source.name
-
-    def plan(self, timings: Timings) -> StoredPlan:
-        """See ``EncodedInput.plan``."""
-        encoding = self._encoding
-        rows_bytes = encoding.plan.retained_tokens(self.rate[0]) * encoding.store.row_bytes
-        return StoredPlan(encoding.plan, encoding.front_bytes + rows_bytes, encoding.size_bytes)
-
-    def prune(self, timings: Timings) -> tuple[PrunedVideo, EncodedClip]:
-        """See ``EncodedInput.prune``."""
-        timings.seconds.update(self._opening.seconds)
-        with timings.measure("read"):
-            return self._encoding.at(self.rate[0], self._rule), self._encoding.video
-
-    def encode(self, *, with_rows: bool) -> EncodedClip:
-        """See ``EncodedInput.encode``."""
-        return self._encoding.video

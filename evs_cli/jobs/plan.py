@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from evs_cli.dialects.requests import DEFAULT_PROMPT
 from evs_cli.encoders.base import VideoEncoder
@@ -13,16 +13,12 @@ from evs_cli.jobs.budget import BudgetReport, budget, check_context, model_conte
 from evs_cli.jobs.fit import FitReport, FitRequest, fit
 from evs_cli.jobs.inputs import opened
 from evs_cli.jobs.runner import Input, Outcome, run_each
-from evs_cli.pipeline.clips import Clips, NumbersRequest
-from evs_cli.pipeline.planner import Planner
+from evs_cli.pipeline.clips import NumbersRequest
+from evs_cli.pipeline.planner import Planner, Subject
 from evs_cli.pipeline.progress import Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.session import open_requested
 from evs_cli.video.info import VideoInfo, probe_video
-from evs_cli.video.sampling import SamplingRequest
-
-Subject = str | NumbersRequest
-"""A video: a path (``-`` for standard input), or numbers."""
 
 
 def subjects_of(videos: Sequence[str], manifest: str | None, numbers: NumbersRequest | None) -> list[Subject]:
@@ -58,14 +54,33 @@ def numbers_of(
     return NumbersRequest(height, width, frames, duration, source_fps)
 
 
-def _named(subject: Subject) -> Input:
-    return Input(subject if isinstance(subject, str) else f"{subject.width}x{subject.height}")
-
-
 def probe_named(video: str) -> VideoInfo:
     """The facts of a video as named on the command line."""
     with opened(video) as source:
         return probe_video(source)
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What is counted of every video.
+
+    Raises:
+        UsageError: a context below 1.
+    """
+
+    rates: Sequence[float] | None = None
+    """Rates to count at; None takes 0 and what the video would be pruned at."""
+    context: int | None = None
+    """Longest sequence; None takes the server's, else the model's own."""
+    kv_budget_bytes: int | None = None
+    """Memory for caches, to tell how many such prompts fit."""
+    reserve: int = 0
+    """Tokens of a server's context kept for the answer."""
+    may_refuse: bool = True
+    """Whether a video that is longer than ``context`` is refused; a server's limits always do."""
+
+    def __post_init__(self) -> None:
+        check_context(self.context)
 
 
 class BudgetJob:
@@ -92,54 +107,38 @@ class BudgetJob:
         self._probe = probe
 
     def plan(
-        self,
-        subjects: Sequence[Subject],
-        rates: Sequence[float] | None,
-        context: int | None,
-        kv_budget_bytes: int | None = None,
-        *,
-        reserve: int = 0,
-        is_single: bool | None = None,
-        may_refuse: bool = True,
+        self, subjects: Sequence[Subject], plan: PlanRequest, *, is_single: bool | None = None
     ) -> Iterator[Outcome[BudgetReport]]:
         """A report a video; a video that fails is an outcome with an error where there are several.
 
         Args:
             subjects: files and numbers.
-            rates: rates to count at; None takes 0 and what the video would be pruned at.
-            context: longest sequence; None takes the server's, else the model's own.
-            kv_budget_bytes: memory for caches.
-            reserve: tokens of a server's context kept for the answer.
+            plan: what is counted.
             is_single: whether an error is raised; None where there is one video.
-            may_refuse: whether a video that is longer than ``context`` is refused; a server's limits always do.
-
-        Raises:
-            UsageError: a context below 1.
         """
-        check_context(context)
-        asked, context = context, self.context_of(context)
 
         def report_of(subject: Subject, _: Timings) -> BudgetReport:
-            clips = self._clips(subject, rates)
-            counted, notes = clips.rates(rates)
+            planner = self._planner(plan.rates)
+            clips = planner.clips(subject, self._probe)
+            counted, notes = clips.rates(plan.rates)
             report = budget(
                 clips,
                 self.encoder,
-                self._sampling(subject),
+                planner.sampling_of(subject),
                 self.request.options,
                 counted,
-                context_limit=context,
-                reserve=reserve,
-                kv_budget_bytes=kv_budget_bytes,
+                context_limit=self.context_of(plan.context),
+                reserve=plan.reserve,
+                kv_budget_bytes=plan.kv_budget_bytes,
                 min_dissimilarity=self.request.min_dissimilarity,
             )
             return replace(report, notes=(*report.notes, *notes))
 
         return run_each(
-            ((_named(subject), subject) for subject in subjects),
+            ((Input(str(subject)), subject) for subject in subjects),
             report_of,
             is_single=len(subjects) == 1 if is_single is None else is_single,
-            refuses=lambda report: refusal_of(report, asked if may_refuse else None),
+            refuses=lambda report: refusal_of(report, plan.context if plan.may_refuse else None),
         )
 
     def fit(self, subjects: Sequence[Subject], request: FitRequest) -> Iterator[Outcome[FitReport]]:
@@ -149,8 +148,9 @@ class BudgetJob:
         """
 
         def report_of(subject: Subject, _: Timings) -> FitReport:
-            sampling = self._sampling(subject)
-            clips = self._clips(subject, None, may_configure=True)
+            planner = self._planner(None, may_configure=True)
+            sampling = planner.sampling_of(subject)
+            clips = planner.clips(subject, self._probe)
             session, asked = replace(self.request, sampling=sampling), request
             if clips.planner is not None:
                 # What is printed is a whole chat, so a whole chat is what must fit, with room for the answer.
@@ -160,7 +160,7 @@ class BudgetJob:
                     asked = replace(request, reserve=max(clips.dialect.context_margin, request.reserve))
             return fit(clips, self.encoder, session, asked)
 
-        named = ((_named(subject), subject) for subject in subjects)
+        named = ((Input(str(subject)), subject) for subject in subjects)
         return run_each(named, report_of, is_single=len(subjects) == 1)
 
     def context_of(self, context: int | None) -> int | None:
@@ -182,52 +182,28 @@ class BudgetJob:
         own = self.encoder.default_pruning_rate
         return sorted({0.0, own or 0.0}) if self.request.dialect.is_evs else None
 
-    def _sampling(self, subject: Subject) -> SamplingRequest:
-        """The sampling asked for; a video that is said to be so many sampled frames is sampled as that many."""
-        sampling = self.request.sampling
-        if not isinstance(subject, NumbersRequest) or subject.frames is None:
-            return sampling
-        asked = (sampling.num_frames, sampling.max_frames, sampling.start_seconds, sampling.end_seconds)
-        if any(value is not None for value in asked):
-            raise UsageError(
-                "--frames is the number of sampled frames: it excludes --num-frames, --max-frames, --start and --end."
-            )
-        return replace(sampling, fps=None, num_frames=subject.frames)
-
-    def _clips(self, subject: Subject, rates: Sequence[float] | None, *, may_configure: bool = False) -> Clips:
-        planner = Planner.of(self.request, self.encoder, rates=rates, may_configure=may_configure)
-        if isinstance(subject, NumbersRequest):
-            return planner.clips_of_numbers(subject)
-        return planner.clips_of_file(self._probe(subject), subject)
+    def _planner(self, rates: Sequence[float] | None, *, may_configure: bool = False) -> Planner:
+        return Planner.of(self.request, self.encoder, rates=rates, may_configure=may_configure)
 
 
 def plan_models(
-    requests: Sequence[SessionRequest], videos: Sequence[str], rates: Sequence[float], context: int | None
+    requests: Sequence[SessionRequest], videos: Sequence[str], plan: PlanRequest
 ) -> Iterator[Outcome[BudgetReport]]:
     """The plans of the same videos for one model after another; a video is scanned once, as standard input must be."""
     probe = functools.cache(probe_named)
     for job in [BudgetJob(request, probe) for request in requests]:
-        yield from job.plan(videos, rates, context, may_refuse=False)
+        yield from job.plan(videos, plan)
 
 
 def plan_dialects(
-    requests: Sequence[SessionRequest],
-    subjects: Sequence[Subject],
-    rates: Sequence[float] | None,
-    context: int | None,
-    kv_budget_bytes: int | None = None,
-    *,
-    reserve: int = 0,
+    requests: Sequence[SessionRequest], subjects: Sequence[Subject], plan: PlanRequest
 ) -> Iterator[list[Outcome[BudgetReport]]]:
     """Of each video the plans under one dialect after another; what a server refuses is an outcome with an error.
 
     Args:
         requests: one a dialect, of one model.
         subjects: files and numbers.
-        rates: see ``BudgetJob.plan``, as the others.
-        context: longest sequence.
-        kv_budget_bytes: memory for caches.
-        reserve: tokens kept for the answer.
+        plan: what is counted; without rates, each dialect counts at its own.
     """
     probe = functools.cache(probe_named)
     first = BudgetJob(requests[0], probe)
@@ -236,9 +212,7 @@ def plan_dialects(
         yield [
             replace(outcome, input=replace(outcome.input, dialect=job.request.dialect.name))
             for job in jobs
-            for outcome in job.plan(
-                [subject], rates or job.own_rates(), context, kv_budget_bytes, reserve=reserve, is_single=False
-            )
+            for outcome in job.plan([subject], replace(plan, rates=plan.rates or job.own_rates()), is_single=False)
         ]
 
 

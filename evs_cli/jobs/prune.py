@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.core.dtypes import dtype_name
 from evs_cli.files import artifact
-from evs_cli.jobs.encoded_input import EncodedInputs, StoredPlan, open_inputs
+from evs_cli.jobs.encoded_input import EncodedInputs, open_inputs
 from evs_cli.jobs.inputs import opened
 from evs_cli.jobs.outputs import settle_outputs
 from evs_cli.jobs.runner import Input, Outcome, run_each
+from evs_cli.jobs.stored_session import StoredPlan
 from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest

@@ -57,6 +57,9 @@ class NumbersRequest:
         if frames > _MAX_NUMBERS_FRAMES:
             raise UsageError(f"Invalid video of {frames:g} frames. Expected at most {_MAX_NUMBERS_FRAMES:,}.")
 
+    def __str__(self) -> str:
+        return f"{self.width}x{self.height}"
+
     def at_rate(self, fps: float | None) -> NumbersRequest:
         """The same with its duration settled: so many frames without one are ``fps`` a second, 2 unless said."""
         if self.duration_seconds is not None or self.frames is None:

@@ -7,7 +7,7 @@ video again and again. No frame but the first is decoded, and no weight is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -25,6 +25,9 @@ from evs_cli.pipeline.request import SessionRequest
 from evs_cli.video.info import VideoInfo, probe_video
 from evs_cli.video.sampling import SamplingRequest
 from evs_cli.video.source import VideoSource
+
+Subject = str | NumbersRequest
+"""A video: a path (``-`` for standard input), or numbers."""
 
 
 class Planner:
@@ -104,6 +107,29 @@ class Planner:
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
         with timings.measure("plan"):
             return self.clips_of_file(video, path).plan(sampling or SamplingRequest(), options or EncodeOptions())
+
+    def sampling_of(self, subject: Subject) -> SamplingRequest:
+        """The sampling asked for; a video that is said to be so many sampled frames is sampled as that many.
+
+        Raises:
+            UsageError: so many frames, and a sampling of its own.
+        """
+        asked = self._sampling
+        if isinstance(subject, str) or subject.frames is None:
+            return asked
+        if any(
+            value is not None for value in (asked.num_frames, asked.max_frames, asked.start_seconds, asked.end_seconds)
+        ):
+            raise UsageError(
+                "--frames is the number of sampled frames: it excludes --num-frames, --max-frames, --start and --end."
+            )
+        return replace(asked, fps=None, num_frames=subject.frames)
+
+    def clips(self, subject: Subject, probe: Callable[[str], VideoInfo]) -> Clips:
+        """The clips of a video; a file is scanned by ``probe``."""
+        if isinstance(subject, str):
+            return self.clips_of_file(probe(subject), subject)
+        return self.clips_of_numbers(subject)
 
     def clips_of_file(self, video: VideoInfo, path: str | None) -> Clips:
         """The clips of a probed file, which was named ``path``."""

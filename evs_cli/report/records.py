@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.core.dtypes import dtype_name
-from evs_cli.jobs.encoded_input import StoredPlan
+from evs_cli.jobs.stored_session import StoredPlan
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.jobs.encoded_input import StoredPlan
 from evs_cli.jobs.runner import raise_if_failed
+from evs_cli.jobs.stored_session import StoredPlan
 from evs_cli.report import records, tables
 
 if TYPE_CHECKING:

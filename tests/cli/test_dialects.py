@@ -12,7 +12,7 @@ from served_models import cases
 from tiny_grid_models import grid_family
 
 from evs_cli.dialects.server_options import parse_server_command, parse_server_options
-from evs_cli.jobs.plan import BudgetJob, refusal_of
+from evs_cli.jobs.plan import BudgetJob, PlanRequest, refusal_of
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.request import make_request
 
@@ -21,7 +21,7 @@ NAMES = ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
 
 
 def report_of(model, numbers, rates=None, context=None, **request):
-    (outcome,) = BudgetJob(make_request(model=str(model), **request)).plan([numbers], rates, context)
+    (outcome,) = BudgetJob(make_request(model=str(model), **request)).plan([numbers], PlanRequest(rates, context))
     return outcome.result
 
 
@@ -116,7 +116,7 @@ def test_the_longest_clip_is_the_longest(served_checkpoint, seconds, fps, height
 
     def walls_at(num_frames):
         numbers = NumbersRequest(height, width, duration_seconds=num_frames / fps, source_fps=fps)
-        (outcome,) = job.plan([numbers], [q], 6000)
+        (outcome,) = job.plan([numbers], PlanRequest([q], 6000))
         return {wall.name: wall for wall in outcome.result.rates[0].walls}
 
     for name, wall in walls_at(max(2, round(seconds * fps))).items():

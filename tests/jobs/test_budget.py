@@ -10,7 +10,7 @@ import pytest
 from evs_cli.cli.app import main
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import budget, model_context_limit, read_manifest
-from evs_cli.jobs.plan import BudgetJob, numbers_of, refusal_of, subjects_of
+from evs_cli.jobs.plan import BudgetJob, PlanRequest, numbers_of, refusal_of, subjects_of
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.request import make_request
@@ -19,7 +19,7 @@ from evs_cli.video.sampling import SamplingRequest
 
 def report_of(numbers, rates=(0.0, 0.7), context=None, **request):
     job = BudgetJob(make_request(**request))
-    (outcome,) = job.plan([numbers], list(rates), context)
+    (outcome,) = job.plan([numbers], PlanRequest(list(rates), context))
     return outcome.result
 
 
@@ -124,7 +124,7 @@ def test_a_manifest_names_a_video_a_line(tmp_path):
 def test_one_bad_video_of_several_does_not_stop_the_others(tmp_path):
     (tmp_path / "bad.mp4").write_text("no video")
     job = BudgetJob(make_request())
-    outcomes = list(job.plan([str(tmp_path / "bad.mp4"), NumbersRequest(64, 64, frames=2)], [0.0], None))
+    outcomes = list(job.plan([str(tmp_path / "bad.mp4"), NumbersRequest(64, 64, frames=2)], PlanRequest([0.0])))
     assert outcomes[0].result is None
     assert "text file" in outcomes[0].error.message
     assert outcomes[1].result.total_tokens == 512

@@ -17,7 +17,7 @@ from evs_cli.core.retention import Ranking
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.errors import UsageError
-from evs_cli.jobs.plan import BudgetJob
+from evs_cli.jobs.plan import BudgetJob, PlanRequest
 from evs_cli.jobs.sweep import SweepRequest, parse_rates, sweep
 from evs_cli.pipeline.request import SessionRequest, make_request
 from evs_cli.pipeline.row_selection import AllRows
@@ -233,7 +233,7 @@ def test_a_language_models_sweep_costs_what_its_plan_says(tiny_model):
     options = {"model": folder, "num_frames": 16}
     rows = evs_cli.sweep_video("samples/crossing.mp4", [0.0, 0.5, 0.9], **options)
     job = BudgetJob(make_request(**options))
-    (outcome,) = job.plan(["samples/crossing.mp4"], [0.0, 0.5, 0.9], None)
+    (outcome,) = job.plan(["samples/crossing.mp4"], PlanRequest([0.0, 0.5, 0.9]))
     limit = outcome.result.context_limit
     assert limit == 4096
     for row, planned in zip(rows, outcome.result.rates, strict=True):
