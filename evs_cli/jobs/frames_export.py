@@ -166,11 +166,7 @@ class FramesExporter:
             VideoError: the video cannot be opened, or no frame of it decodes.
         """
         check_output_file(output, (SUFFIX,), overwrite=overwrite)
-        progress = self.session.progress
-        progress.stage("plan")
-        plan = self.session.plan(video)
-        for note in plan.notes:
-            progress.notice(f"{plan.video.name}: {note}")
+        plan = self.session.plan_and_report(video)
         (height, width), notes = self._size(plan)
         planned = self._sent(plan, plan.clip.pts_seconds, height, width)
         require_decodable(planned, plan.video.name)

@@ -104,7 +104,7 @@ class Session:
         self.pipeline = EncodePipeline(self.encoder, self.settings, request.options, self.progress)
         self._cache = cache
         self.planner = Planner.of(request, self.encoder)
-        self._served = self.planner.served  # raises here what a server has no rules for
+        self._served = self.planner.served  # what a server has no rules for is raised here, before any work
         self._is_loaded = False
         for line in self._details():
             self.progress.detail(line)
