@@ -43,7 +43,7 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.jobs.plan import BudgetJob, numbers_of, plan_dialects, subjects_of
+        from evs_cli.jobs.plan import BudgetJob, PlanRequest, numbers_of, plan_dialects, subjects_of
         from evs_cli.pipeline.request import make_requests
         from evs_cli.report.budget import render_plan
         from evs_cli.report.comparison import render_dialects
@@ -54,9 +54,9 @@ def command(
         budget_bytes = None if kv_budget is None else gib(kv_budget)
         requests = make_requests(**request, min_dissimilarity=min_dissimilarity)
         if len(requests) > 1:
-            plans = plan_dialects(requests, subjects, rates, limit, budget_bytes, reserve=reserve)
-            render_dialects(plans, sink, limit)
+            plan = PlanRequest(rates, limit, budget_bytes, reserve)
+            render_dialects(plan_dialects(requests, subjects, plan), sink)
         else:
             job = BudgetJob(requests[0])
-            limit = job.context_less_reserve(limit, reserve)
-            render_plan(job.plan(subjects, rates, limit, budget_bytes, reserve=reserve), sink, limit)
+            plan = PlanRequest(rates, job.context_less_reserve(limit, reserve), budget_bytes, reserve)
+            render_plan(job.plan(subjects, plan), sink)

@@ -31,7 +31,7 @@ from evs_cli.dialects.vllm_frames import (
 from evs_cli.errors import UsageError
 from evs_cli.files.output_file import check_output_file, replacing
 from evs_cli.jobs.budget import model_context_limit
-from evs_cli.pipeline.encoded_video import ClipPlan
+from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.session import Session
 from evs_cli.servers.jpeg_body import JpegBodyWriter, jpeg_of
 from evs_cli.video.sampling import SamplingRequest
@@ -171,11 +171,7 @@ class FramesExporter:
             VideoError: the video cannot be opened, or no frame of it decodes.
         """
         check_output_file(output, (SUFFIX,), overwrite=overwrite)
-        progress = self.session.progress
-        progress.stage("plan")
-        plan = self.session.plan(video)
-        for note in plan.notes:
-            progress.notice(f"{plan.video.name}: {note}")
+        plan = self.session.plan_and_report(video)
         (height, width), notes = self._size(plan)
         planned = self._sent(plan, plan.clip.pts_seconds, height, width)
         require_decodable(planned, plan.video.name, self.options)

@@ -9,52 +9,55 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.jobs.plan import require_fit
+from evs_cli.jobs.runner import raise_if_failed, raise_refused
 from evs_cli.report import records
-from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.cost import CostReport, PromptCost
     from evs_cli.dialects.limits import ServerLimit
+    from evs_cli.errors import EvsError
     from evs_cli.jobs.budget import BudgetReport
-    from evs_cli.jobs.plan import Outcome
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 _SHOWN_FRAMES = 8
 
 
-def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink, context: int | None) -> None:
+def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink) -> None:
     """Show each plan as it comes, a total where there are several, then refuse what does not fit.
 
     Raises:
         SomeVideosFailedError: one of several videos failed.
-        BudgetError: a video exceeds ``context`` at every rate asked for.
+        BudgetError: a video does not fit at any rate asked for.
     """
     reports: list[BudgetReport] = []
     failed: list[str] = []
     documents: list[dict[str, Any]] = []
+    refusals: list[EvsError | None] = []
     for outcome in outcomes:
-        if outcome.report is None:
+        refusals.append(outcome.refusal)
+        report = outcome.result
+        if report is None:
             assert outcome.error is not None
-            failed.append(outcome.name)
+            failed.append(outcome.video)
             sink.error(outcome.error.message, outcome.error.hint)
-            documents.append({"video": outcome.name, "error": outcome.error.message})
+            documents.append({"video": outcome.video, "error": outcome.error.message})
             continue
-        reports.append(outcome.report)
+        reports.append(report)
         if sink.style.format == "json":
-            documents.append(plan_record(outcome.report))
+            documents.append(plan_record(report))
         elif sink.style.format == "table":
-            for note in outcome.report.notes:
-                sink.notice(f"{outcome.report.source.name}: {note}")
-            sink.result(_plan_view(outcome.report))
+            for note in report.notes:
+                sink.notice(f"{report.source.name}: {note}")
+            sink.result(_plan_view(report))
     if sink.style.format == "json":
         sink.json({"schema_version": records.SCHEMA_VERSION, "videos": documents, "totals": _totals(reports)})
     elif sink.style.format == "csv":
         sink.text(records.to_csv([row for report in reports for row in plan_rows(report)]))
     elif len(reports) > 1:
         sink.result(_totals_view(reports, is_terminal=sink.is_terminal))
-    require_fit(reports, context)
+    raise_refused(refusals)
     raise_if_failed(failed, len(failed) + len(reports))
 
 

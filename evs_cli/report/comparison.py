@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.errors import BudgetError
-from evs_cli.jobs.plan import fits, require_fit
+from evs_cli.errors import BudgetError, EvsError
+from evs_cli.jobs.runner import raise_if_failed, raise_refused
 from evs_cli.report import records
 from evs_cli.report.budget import plan_record, plan_rows
-from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
     from evs_cli.jobs.budget import BudgetReport
-    from evs_cli.jobs.plan import Outcome
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 
-def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink, context: int | None) -> None:
+def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink) -> None:
     """Show each video's plans under every dialect, a row a server; what one refuses is a row that says why.
 
     Raises:
@@ -30,23 +29,23 @@ def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink, co
     """
     documents: list[dict[str, Any]] = []
     all_reports: list[BudgetReport] = []
-    unfit: list[BudgetReport] = []
+    refusals: list[EvsError | None] = []
     failed: list[str] = []
     num_videos = 0
     for number, outcomes in enumerate(plans, 1):
         num_videos = number
-        reports = [outcome.report for outcome in outcomes if outcome.report is not None]
+        reports = [outcome.result for outcome in outcomes if outcome.result is not None]
         all_reports += reports
         if not reports:
             failed.append(f"video {number}")
-        elif not any(fits(report, context) for report in reports):
-            unfit.append(reports[-1])
+        elif all(outcome.refusal is not None for outcome in outcomes if outcome.result is not None):
+            refusals.append([outcome.refusal for outcome in outcomes if outcome.result is not None][-1])
         for outcome in outcomes:
-            if outcome.report is None:
+            if outcome.result is None:
                 assert outcome.error is not None
-                documents.append({"dialect": outcome.name, "error": outcome.error.message})
+                documents.append({"dialect": outcome.input.dialect, "error": outcome.error.message})
             else:
-                documents.append(plan_record(outcome.report))
+                documents.append(plan_record(outcome.result))
         if sink.style.format == "table":
             sink.result(_dialects_view(outcomes, is_terminal=sink.is_terminal))
             for outcome in outcomes:
@@ -58,16 +57,15 @@ def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink, co
     if failed and num_videos == 1:
         raise BudgetError(f"no dialect takes it: {documents[-1]['error']}")
     raise_if_failed(failed, num_videos)
-    if unfit:
-        require_fit(unfit, context)
+    raise_refused(refusals)
 
 
 def _notice_dialect(outcome: Outcome[BudgetReport], sink: Sink) -> None:
     """What is to be said of one row."""
     notes = [outcome.error.message] if outcome.error is not None else []
-    notes += [] if outcome.report is None else outcome.report.notes
+    notes += [] if outcome.result is None else outcome.result.notes
     for note in notes:
-        sink.notice(f"{outcome.name}: {note}")
+        sink.notice(f"{outcome.input.dialect}: {note}")
 
 
 def _dialects_view(outcomes: list[Outcome[BudgetReport]], *, is_terminal: bool) -> RenderableType:
@@ -76,9 +74,9 @@ def _dialects_view(outcomes: list[Outcome[BudgetReport]], *, is_terminal: bool) 
     table = plain_table(headings, is_terminal=is_terminal)
     title = ""
     for outcome in outcomes:
-        report = outcome.report
+        report, dialect = outcome.result, outcome.input.dialect or ""
         if report is None:
-            table.add_row(outcome.name, *["-"] * 7, "refused")
+            table.add_row(dialect, *["-"] * 7, "refused")
             continue
         title = f"{report.source.name}  ({report.model})"
         rate = report.rates[-1]
@@ -86,7 +84,7 @@ def _dialects_view(outcomes: list[Outcome[BudgetReport]], *, is_terminal: bool) 
         if hit is None and not rate.server_limits and rate.context_share is not None and rate.context_share > 1:
             hit = "context"
         table.add_row(
-            outcome.name,
+            dialect,
             f"{len(report.frames)}",
             f"{report.frame_size[1]}x{report.frame_size[0]}",
             "x".join(str(n) for n in report.token_grid_thw),

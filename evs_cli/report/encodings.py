@@ -10,21 +10,24 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from evs_cli.jobs.encode import WrittenEncoding
+from evs_cli.jobs.runner import raise_if_failed
 from evs_cli.report import records
-from evs_cli.report.render import raise_if_failed, size_text
+from evs_cli.report.render import size_text
 from evs_cli.report.tables import plain_table, plan_rows, summary_grid, timings_text
 
 if TYPE_CHECKING:
     from evs_cli.encoders.base import EncodePlan
     from evs_cli.files.encoding.reader import Encoding
     from evs_cli.files.encoding.record import StoreFacts
-    from evs_cli.jobs.encode import EncodeOutcome
+    from evs_cli.jobs.runner import Outcome
+    from evs_cli.pipeline.clip_plan import ClipPlan
     from evs_cli.report.console import Sink
 
 _SHOWN_RATES = (0.0, 0.5, 0.7, 0.9)
 
 
-def render_encodings(outcomes: Iterable[EncodeOutcome], sink: Sink) -> None:
+def render_encodings(outcomes: Iterable[Outcome[WrittenEncoding | ClipPlan]], sink: Sink) -> None:
     """Show each outcome of ``evs encode`` as it comes, then raise if one of several videos failed.
 
     Raises:
@@ -42,29 +45,29 @@ def render_encodings(outcomes: Iterable[EncodeOutcome], sink: Sink) -> None:
             sink.text(records.to_csv([_flat(record)], header=len(documents) - len(failed) == 1))
         elif sink.style.format == "table":
             sink.result(_outcome_summary(outcome, record))
-        if outcome.output_bytes is not None:
-            sink.status(f"wrote {outcome.output} ({size_text(outcome.output_bytes)})")
+        if isinstance(outcome.result, WrittenEncoding):
+            sink.status(f"wrote {outcome.input.output} ({size_text(outcome.result.size_bytes)})")
     if sink.style.format == "json":
         sink.json(records.prune_document(documents))
     raise_if_failed(failed, len(documents))
 
 
-def encode_record(outcome: EncodeOutcome) -> dict[str, Any]:
+def encode_record(outcome: Outcome[WrittenEncoding | ClipPlan]) -> dict[str, Any]:
     """The JSON record of one encoded video."""
-    head = {"video": outcome.video, "output": str(outcome.output), "model": outcome.model}
-    if outcome.error is not None:
+    named, result = outcome.input, outcome.result
+    head = {"video": named.video, "output": str(named.output), "model": named.model}
+    if result is None:
+        assert outcome.error is not None
         return {**head, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
-    if outcome.plan is not None:
-        return {**head, "dry_run": True, **_counts(outcome.plan.encode), "timings_seconds": timings}
-    assert outcome.encode is not None
-    assert outcome.store is not None
+    if not isinstance(result, WrittenEncoding):
+        return {**head, "dry_run": True, **_counts(result.encode), "timings_seconds": timings}
     return {
         **head,
-        **_counts(outcome.encode),
-        "reused_frames": outcome.reused_frames,
-        **_stored(outcome.store),
-        "output_bytes": outcome.output_bytes,
+        **_counts(result.encode),
+        "reused_frames": result.reused_frames,
+        **_stored(result.store),
+        "output_bytes": result.size_bytes,
         "timings_seconds": timings,
     }
 
@@ -98,21 +101,21 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if not isinstance(value, (list, dict))}
 
 
-def _outcome_summary(outcome: EncodeOutcome, record: dict[str, Any]) -> RenderableType:
+def _outcome_summary(outcome: Outcome[WrittenEncoding | ClipPlan], record: dict[str, Any]) -> RenderableType:
     grid = summary_grid()
-    if outcome.plan is not None:
-        for label, text in plan_rows(outcome.plan):
+    result = outcome.result
+    assert result is not None
+    if not isinstance(result, WrittenEncoding):
+        for label, text in plan_rows(result):
             grid.add_row(label, text)
-        grid.add_row("tokens", f"{outcome.plan.encode.total_tokens:,} would be kept, in rank order")
-        grid.add_row("sequence", f"{outcome.plan.encode.sequence_length():,} ids")
-        grid.add_row("output", Text(str(outcome.output)))
+        grid.add_row("tokens", f"{result.encode.total_tokens:,} would be kept, in rank order")
+        grid.add_row("sequence", f"{result.encode.sequence_length():,} ids")
+        grid.add_row("output", Text(str(outcome.input.output)))
     else:
-        assert outcome.encode is not None
-        assert outcome.store is not None
-        _add_counts(grid, outcome.encode, outcome.reused_frames)
-        _add_store(grid, outcome.store)
+        _add_counts(grid, result.encode, result.reused_frames)
+        _add_store(grid, result.store)
         grid.add_row("time", timings_text(record["timings_seconds"]))
-    return Group(Text(f"{outcome.video}  ({outcome.model})", style="bold"), grid)
+    return Group(Text(f"{outcome.video}  ({outcome.input.model})", style="bold"), grid)
 
 
 def _add_counts(grid: Table, plan: EncodePlan, reused_frames: int) -> None:

@@ -11,14 +11,14 @@ from rich.console import Group
 from rich.text import Text
 
 from evs_cli.jobs.fit import MAX_RATE
+from evs_cli.jobs.runner import raise_if_failed
 from evs_cli.report import records
-from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
     from evs_cli.dialects.requests import ServerRecipe
     from evs_cli.jobs.fit import FitChoice, FitReport
-    from evs_cli.jobs.plan import Outcome
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 
@@ -33,17 +33,17 @@ def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:
     num_outcomes = 0
     for outcome in outcomes:
         num_outcomes += 1
-        if outcome.report is None:
+        if outcome.result is None:
             assert outcome.error is not None
-            failed.append(outcome.name)
+            failed.append(outcome.video)
             sink.error(outcome.error.message, outcome.error.hint)
-            documents.append({"name": outcome.name, "error": outcome.error.message})
+            documents.append({"name": outcome.video, "error": outcome.error.message})
         elif sink.style.format == "json":
-            documents.append(asdict(outcome.report))
+            documents.append(asdict(outcome.result))
         elif sink.style.format == "csv":
-            sink.text(records.to_csv(_fit_rows(outcome.report), header=num_outcomes - len(failed) == 1))
+            sink.text(records.to_csv(_fit_rows(outcome.result), header=num_outcomes - len(failed) == 1))
         else:
-            _show_fit(outcome.report, sink)
+            _show_fit(outcome.result, sink)
     if sink.style.format == "json":
         single = len(documents) == 1
         sink.json({"schema_version": records.SCHEMA_VERSION, **(documents[0] if single else {"videos": documents})})

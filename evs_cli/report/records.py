@@ -11,40 +11,40 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.core.dtypes import dtype_name
+from evs_cli.jobs.stored_session import StoredPlan
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoders.base import EncodePlan
-    from evs_cli.jobs.prune import PruneOutcome
+    from evs_cli.jobs.prune import PruneResult
+    from evs_cli.jobs.runner import Outcome
 
 SCHEMA_VERSION = 1
 PRINTABLE = ("ids", "embeddings")
 """What ``--print`` can add whole to the JSON of prune and show."""
 
 
-def prune_record(outcome: PruneOutcome, printed: Sequence[str] = ()) -> dict[str, Any]:
+def prune_record(outcome: Outcome[PruneResult], printed: Sequence[str] = ()) -> dict[str, Any]:
     """The JSON record of one video: counts, the file, where the time went; ``printed`` parts whole."""
-    head = {
-        "video": outcome.video,
-        "output": None if outcome.output is None else str(outcome.output),
-        "model": outcome.model,
-        "q": outcome.q,
-    }
-    if outcome.error is not None:
-        return {**head, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
+    named, result = outcome.input, outcome.result
+    head: dict[str, Any] = {"video": named.video, "output": None if named.output is None else str(named.output)}
+    if result is None:
+        assert outcome.error is not None
+        asked = {"model": named.model, "q": named.q}
+        return {**head, **asked, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
+    head |= {"model": result.model, "q": result.q}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
-    planned = outcome.plan or outcome.stored
-    if planned is not None:
-        counts = plan_counts(planned.encode, outcome.q)
-        reads = {} if outcome.stored is None else {"read_bytes": outcome.stored.read_bytes}
-        return {**head, "dry_run": True, "at_most": outcome.is_at_most, **counts, **reads, "timings_seconds": timings}
-    assert outcome.pruned is not None
+    if result.plan is not None:
+        counts = plan_counts(result.plan.encode, result.q)
+        reads = {"read_bytes": result.plan.read_bytes} if isinstance(result.plan, StoredPlan) else {}
+        return {**head, "dry_run": True, "at_most": result.is_at_most, **counts, **reads, "timings_seconds": timings}
+    assert result.pruned is not None
     return {
         **head,
-        **pruned_counts(outcome.pruned),
-        "output_bytes": outcome.output_bytes,
+        **pruned_counts(result.pruned),
+        "output_bytes": result.output_bytes,
         "timings_seconds": timings,
-        **printed_parts(outcome.pruned, printed),
+        **printed_parts(result.pruned, printed),
     }
 
 
@@ -133,10 +133,10 @@ def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:
     ]
 
 
-def csv_rows(outcome: PruneOutcome, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def csv_rows(video: str, result: PruneResult, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row a frame of a pruned video; of a dry run one row, its counts."""
-    if outcome.pruned is not None:
-        return frame_rows(outcome.video, outcome.pruned)
+    if result.pruned is not None:
+        return frame_rows(video, result.pruned)
     return [{key: value for key, value in record.items() if not isinstance(value, (list, dict))}]
 
 

@@ -10,44 +10,48 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from evs_cli.jobs.sweep import SweepOutcome, summarise
+from evs_cli.jobs.runner import raise_if_failed
+from evs_cli.jobs.sweep import Sweep, summarise
 from evs_cli.report import records
-from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.jobs.sweep import SweepRow, SweepSummary
     from evs_cli.report.console import Sink
 
 _CURVE_WIDTH = 20
+NamedSweep = tuple[str, Sweep]
+"""A video as it was named, and its rates."""
 
 
-def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | None = None) -> None:
+def render_sweeps(outcomes: Iterable[Outcome[Sweep]], sink: Sink, plot: Path | None = None) -> None:
     """Show each sweep as it comes, a summary over several videos, and draw them where ``plot`` says.
 
     Raises:
         SomeVideosFailedError: one of several videos failed.
         ArtifactError: the picture cannot be written.
     """
-    done: list[SweepOutcome] = []
-    failed: list[SweepOutcome] = []
+    done: list[NamedSweep] = []
+    failed: list[Outcome[Sweep]] = []
     for outcome in outcomes:
-        if outcome.error is not None:
+        if outcome.result is None:
+            assert outcome.error is not None
             failed.append(outcome)
             sink.error(outcome.error.message, outcome.error.hint)
             continue
-        done.append(outcome)
+        done.append((outcome.video, outcome.result))
         if sink.style.format == "table":
-            sink.result(Text(f"{outcome.video}  ({outcome.model})", style="bold"))
-            sink.result(_fitting_table(outcome.rows, sink))
+            sink.result(Text(f"{outcome.video}  ({outcome.result.model})", style="bold"))
+            sink.result(_fitting_table(outcome.result.rows, sink))
     is_single = len(done) == 1 and not failed
     if sink.style.format == "json":
-        sink.json(_single_document(done[0]) if is_single else _document(done, failed))
+        sink.json(_single_document(*done[0]) if is_single else _document(done, failed))
     elif sink.style.format == "csv":
         sink.text(records.to_csv(_csv_rows(done, is_single=is_single)))
-    elif not is_single and len({outcome.video for outcome in done}) > 1:
+    elif not is_single and len({video for video, _ in done}) > 1:
         sink.result(Text("all videos", style="bold"))
-        sink.result(_summary_table(summarise(done), is_terminal=sink.is_terminal))
+        sink.result(_summary_table(summarise([each for _, each in done]), is_terminal=sink.is_terminal))
     if plot is not None and done:
         from evs_cli.report.plot import save_sweep_plot
 
@@ -163,37 +167,33 @@ def _summary_table(rows: Sequence[SweepSummary], *, is_terminal: bool) -> Table:
     return table
 
 
-def _single_document(outcome: SweepOutcome) -> dict[str, Any]:
-    return {
-        "schema_version": records.SCHEMA_VERSION,
-        "video": outcome.video,
-        "model": outcome.model,
-        "rows": [asdict(row) for row in outcome.rows],
-    }
+def _single_document(video: str, sweep: Sweep) -> dict[str, Any]:
+    return {"schema_version": records.SCHEMA_VERSION, **_sweep_record(video, sweep)}
 
 
-def _document(done: Sequence[SweepOutcome], failed: Sequence[SweepOutcome]) -> dict[str, Any]:
+def _sweep_record(video: str, sweep: Sweep) -> dict[str, Any]:
+    return {"video": video, "model": sweep.model, "rows": [asdict(row) for row in sweep.rows]}
+
+
+def _document(done: Sequence[NamedSweep], failed: Sequence[Outcome[Sweep]]) -> dict[str, Any]:
     return {
         "schema_version": records.SCHEMA_VERSION,
-        "sweeps": [
-            {"video": outcome.video, "model": outcome.model, "rows": [asdict(row) for row in outcome.rows]}
-            for outcome in done
-        ],
-        "summary": [asdict(row) for row in summarise(done)],
+        "sweeps": [_sweep_record(*each) for each in done],
+        "summary": [asdict(row) for row in summarise([each for _, each in done])],
         "failed": [
-            {"video": outcome.video, "model": outcome.model, "error": outcome.error.message}
+            {"video": outcome.video, "model": outcome.input.model, "error": outcome.error.message}
             for outcome in failed
             if outcome.error is not None
         ],
     }
 
 
-def _csv_rows(outcomes: Sequence[SweepOutcome], *, is_single: bool) -> list[dict[str, Any]]:
+def _csv_rows(sweeps: Sequence[NamedSweep], *, is_single: bool) -> list[dict[str, Any]]:
     """Flat rows; the video and model in front where there are several."""
     rows = []
-    for outcome in outcomes:
-        head = {} if is_single else {"video": outcome.video, "model": outcome.model}
-        for row in outcome.rows:
+    for video, sweep in sweeps:
+        head = {} if is_single else {"video": video, "model": sweep.model}
+        for row in sweep.rows:
             flat = asdict(row)
             quality = flat.pop("quality") or {}
             rows.append({**head, **flat, **quality})

@@ -12,7 +12,7 @@ from served_models import cases
 from tiny_grid_models import grid_family
 
 from evs_cli.dialects.server_options import parse_server_command, parse_server_options
-from evs_cli.jobs.plan import BudgetJob, fits
+from evs_cli.jobs.plan import BudgetJob, PlanRequest, refusal_of
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.request import make_request
 
@@ -21,8 +21,8 @@ NAMES = ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
 
 
 def report_of(model, numbers, rates=None, context=None, **request):
-    (outcome,) = BudgetJob(make_request(model=str(model), **request)).plan([numbers], rates, context)
-    return outcome.report
+    (outcome,) = BudgetJob(make_request(model=str(model), **request)).plan([numbers], PlanRequest(rates, context))
+    return outcome.result
 
 
 def test_all_prints_a_row_a_server(evs, tiny_model):
@@ -93,9 +93,9 @@ def test_the_answer_needs_room(tiny_model):
     numbers = NumbersRequest(90, 120, duration_seconds=10.0)
     model = tiny_model("qwen3_vl")
     length = report_of(model, numbers, dialect="vllm").unpruned_sequence_length
-    assert fits(report_of(model, numbers, context=length + 1, dialect="vllm"), None)
-    assert not fits(report_of(model, numbers, context=length, dialect="vllm"), None)
-    assert fits(report_of(model, numbers, context=length), length)  # evs leaves that to --reserve
+    assert refusal_of(report_of(model, numbers, context=length + 1, dialect="vllm"), None) is None
+    assert refusal_of(report_of(model, numbers, context=length, dialect="vllm"), None)
+    assert refusal_of(report_of(model, numbers, context=length), length) is None  # evs leaves that to --reserve
 
 
 @cases(25, daily=8)
@@ -116,8 +116,8 @@ def test_the_longest_clip_is_the_longest(served_checkpoint, seconds, fps, height
 
     def limits_at(num_frames):
         numbers = NumbersRequest(height, width, duration_seconds=num_frames / fps, source_fps=fps)
-        (outcome,) = job.plan([numbers], [q], 6000)
-        return {limit.name: limit for limit in outcome.report.rates[0].server_limits}
+        (outcome,) = job.plan([numbers], PlanRequest([q], 6000))
+        return {limit.name: limit for limit in outcome.result.rates[0].server_limits}
 
     for name, limit in limits_at(max(2, round(seconds * fps))).items():
         if limit.longest_seconds is None:

@@ -14,6 +14,7 @@ from evs_cli.dialects.vllm_0_33_server import opencv_num_frames
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ModelError, UsageError, VideoError
 from evs_cli.pipeline.request import make_request
+from evs_cli.pipeline.row_selection import AllRows
 from evs_cli.pipeline.session import Session
 from evs_cli.video.info import probe_video
 from evs_cli.video.reader import read_frames
@@ -89,7 +90,7 @@ RUNS = [(m, d) for m in FAMILIES for d in SERVERS if (m, d) != ("nemotron_h_omni
 def test_what_is_planned_is_what_runs(tiny_model, model_type, dialect):
     session = Session(make_request(model=str(tiny_model(model_type)), dialect=dialect, fps=1.0, prompt="Why?"))
     plan = session.plan(SAMPLE)
-    pruned = session.encode(SAMPLE).prune(0.5)
+    pruned = session.encode(SAMPLE, AllRows()).prune(0.5)
     assert pruned.token_grid_thw == plan.encode.token_grid_thw
     assert pruned.retained_tokens == plan.encode.retained_tokens(0.5)
     assert len(pruned.input_ids) == plan.encode.sequence_length(0.5)
@@ -118,7 +119,7 @@ def test_embeddings_are_those_of_the_servers_pixels(tiny_family, model_type, dia
         return_tensors="pt",
     )
     own = family.own_levels(inputs)
-    encoded = session.encode(SAMPLE)
+    encoded = session.encode(SAMPLE, AllRows())
     for ours, theirs in zip(encoded.levels, own, strict=True):
         # Chunks of frames against the whole: rounding of the same sums in another order.
         torch.testing.assert_close(ours.flatten(0, 2), theirs, rtol=1e-5, atol=1e-5)
@@ -130,14 +131,14 @@ def test_a_file_with_frames_that_do_not_decode_is_refused(tiny_model):
     with pytest.raises(
         VideoError, match=r"\d+ of \d+ sampled frames of corrupt.mp4 do not decode: what vllm@0.33"
     ) as e:
-        session.encode(str(video("corrupt.mp4")))
+        session.encode(str(video("corrupt.mp4")), AllRows())
     assert "--dialect evs" in e.value.hint
 
 
 def test_nemotron_at_sglangs_size_is_counted_and_not_run(tiny_model):
     session = Session(make_request(model=str(tiny_model("nemotron_h_omni")), dialect="sglang"))
     with pytest.raises(ModelError, match=r"with frames of 160x96: its processor makes them 128x64") as error:
-        session.encode(SAMPLE)
+        session.encode(SAMPLE, AllRows())
     assert "evs plan" in error.value.hint
 
 
