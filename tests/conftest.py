@@ -23,6 +23,7 @@ def pytest_configure(config):
         begin_run()
     Amount.is_full = "not slow" not in config.getoption("markexpr")
 
+
 pytest.register_assert_rewrite("frame_checks", "grid_checks")  # classes of tests that several families share
 
 
