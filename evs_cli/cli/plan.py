@@ -17,7 +17,7 @@ EXAMPLES = (
 )
 
 
-@with_output
+@with_output("plan")
 @with_source
 @with_numbers
 def command(
@@ -43,19 +43,20 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.jobs.plan import BudgetJob, numbers_of, plan_dialects, subjects_of
+        from evs_cli.jobs.plan import BudgetJob, names_of, numbers_of, plan_dialects, subjects_of
         from evs_cli.pipeline.request import make_requests
         from evs_cli.report.budget import render_plan
         from evs_cli.report.comparison import render_dialects
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
+        sink.inputs = names_of(subjects)
         rates = plan_rates(one_of("--q", q, q_alias), keep)
         limit = one_of("--context", context, context_alias)
         budget_bytes = None if kv_budget is None else gib(kv_budget)
         requests = make_requests(**request, min_dissimilarity=min_dissimilarity)
         if len(requests) > 1:
             plans = plan_dialects(requests, subjects, rates, limit, budget_bytes, reserve=reserve)
-            render_dialects(plans, sink, limit)
+            render_dialects(names_of(subjects), plans, sink, limit)
         else:
             job = BudgetJob(requests[0])
             limit = job.context_less_reserve(limit, reserve)

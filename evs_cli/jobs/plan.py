@@ -74,6 +74,11 @@ def _name(subject: Subject) -> str:
     return subject if isinstance(subject, str) else f"{subject.width}x{subject.height}"
 
 
+def names_of(subjects: Sequence[Subject]) -> list[str]:
+    """What outcomes call the videos."""
+    return [_name(subject) for subject in subjects]
+
+
 def _outcomes(
     subjects: Sequence[Subject], report_of: Callable[[Subject], Report], *, is_single: bool | None = None
 ) -> Iterator[Outcome[Report]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.errors import BudgetError
+from evs_cli.errors import BudgetError, EvsError
 from evs_cli.jobs.plan import fits, require_fit
-from evs_cli.report import records
 from evs_cli.report.budget import plan_record, plan_rows
+from evs_cli.report.records import error_record
 from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table
 
@@ -21,45 +22,55 @@ if TYPE_CHECKING:
     from evs_cli.report.console import Sink
 
 
-def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink, context: int | None) -> None:
+def render_dialects(
+    videos: Sequence[str], plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink, context: int | None
+) -> None:
     """Show each video's plans under every dialect, a row a server; what one refuses is a row that says why.
+
+    Args:
+        videos: the names of the videos.
+        plans: of each video, an outcome a dialect.
+        sink: where it is shown.
+        context: the longest sequence asked for.
 
     Raises:
         BudgetError: a video that fits no server; of several, the last.
         SomeVideosFailedError: every dialect failed on one of several videos.
     """
-    documents: list[dict[str, Any]] = []
     all_reports: list[BudgetReport] = []
     unfit: list[BudgetReport] = []
     failed: list[str] = []
-    num_videos = 0
-    for number, outcomes in enumerate(plans, 1):
-        num_videos = number
+    last_error: EvsError | None = None
+    for number, (video, outcomes) in enumerate(zip(videos, plans, strict=True), 1):
         reports = [outcome.report for outcome in outcomes if outcome.report is not None]
         all_reports += reports
         if not reports:
             failed.append(f"video {number}")
         elif not any(fits(report, context) for report in reports):
             unfit.append(reports[-1])
-        for outcome in outcomes:
-            if outcome.report is None:
-                assert outcome.error is not None
-                documents.append({"dialect": outcome.name, "error": outcome.error.message})
-            else:
-                documents.append(plan_record(outcome.report))
-        if sink.style.format == "table":
-            sink.result(_dialects_view(outcomes, is_terminal=sink.is_terminal))
-            for outcome in outcomes:
-                _notice_dialect(outcome, sink)
-    if sink.style.format == "json":
-        sink.json({"schema_version": records.SCHEMA_VERSION, "videos": documents})
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv([row for report in all_reports for row in plan_rows(report)]))
-    if failed and num_videos == 1:
-        raise BudgetError(f"no dialect takes it: {documents[-1]['error']}")
-    raise_if_failed(failed, num_videos)
+        sink.show([_record(video, outcome) for outcome in outcomes], None, partial(_draw, outcomes, sink))
+        last_error = outcomes[-1].error
+    sink.show((), (row for report in all_reports for row in plan_rows(report)), lambda: None)
+    sink.finish()
+    if failed and len(videos) == 1 and last_error is not None:
+        raise BudgetError(f"no dialect takes it: {last_error.message}")
+    raise_if_failed(failed, len(videos))
     if unfit:
         require_fit(unfit, context)
+
+
+def _record(video: str, outcome: Outcome[BudgetReport]) -> dict[str, Any]:
+    """The JSON record of one row; ``evs plan`` goes on where a server refuses a video."""
+    if outcome.report is not None:
+        return plan_record(outcome.report)
+    assert outcome.error is not None
+    return error_record(video, outcome.error, dialect=outcome.name)
+
+
+def _draw(outcomes: list[Outcome[BudgetReport]], sink: Sink) -> None:
+    sink.result(_dialects_view(outcomes, is_terminal=sink.is_terminal))
+    for outcome in outcomes:
+        _notice_dialect(outcome, sink)
 
 
 def _notice_dialect(outcome: Outcome[BudgetReport], sink: Sink) -> None:

@@ -15,23 +15,33 @@ from evs_cli.core.dtypes import dtype_name
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoders.base import EncodePlan
+    from evs_cli.errors import EvsError
     from evs_cli.jobs.prune import PruneOutcome
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Of every command's JSON document."""
 PRINTABLE = ("ids", "embeddings")
 """What ``--print`` can add whole to the JSON of prune and show."""
 
 
+def error_record(video: str | None, error: EvsError, **which: str | None) -> dict[str, Any]:
+    """The JSON record of a video that failed, the same for every command; None where no video was named."""
+    return {"video": video, **which, "error": error.message, "hint": error.hint, "exit_code": error.exit_code}
+
+
+def flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A row for CSV: what of a record is one value each."""
+    return {key: value for key, value in record.items() if not isinstance(value, (list, dict))}
+
+
 def prune_record(outcome: PruneOutcome, printed: Sequence[str] = ()) -> dict[str, Any]:
-    """The JSON record of one video: counts, the file, where the time went; ``printed`` parts whole."""
+    """The JSON record of a video that did not fail: counts, the file, where the time went; ``printed`` parts whole."""
     head = {
         "video": outcome.video,
         "output": None if outcome.output is None else str(outcome.output),
         "model": outcome.model,
         "q": outcome.q,
     }
-    if outcome.error is not None:
-        return {**head, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
     planned = outcome.plan or outcome.stored
     if planned is not None:
@@ -105,11 +115,6 @@ def printed_parts(pruned: PrunedVideo, printed: Sequence[str]) -> dict[str, Any]
     return parts
 
 
-def prune_document(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The JSON document of ``evs prune``."""
-    return {"schema_version": SCHEMA_VERSION, "videos": list(records)}
-
-
 def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:
     """A row a frame of tokens, for CSV."""
     frames = zip(
@@ -137,7 +142,7 @@ def csv_rows(outcome: PruneOutcome, record: Mapping[str, Any]) -> list[dict[str,
     """A row a frame of a pruned video; of a dry run one row, its counts."""
     if outcome.pruned is not None:
         return frame_rows(outcome.video, outcome.pruned)
-    return [{key: value for key, value in record.items() if not isinstance(value, (list, dict))}]
+    return [flat(record)]
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], *, header: bool = True) -> str:

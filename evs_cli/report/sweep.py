@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,30 +31,40 @@ def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | Non
         ArtifactError: the picture cannot be written.
     """
     done: list[SweepOutcome] = []
-    failed: list[SweepOutcome] = []
+    failed: list[str] = []
     for outcome in outcomes:
         if outcome.error is not None:
-            failed.append(outcome)
-            sink.error(outcome.error.message, outcome.error.hint)
+            failed.append(outcome.video)
+            sink.failed(outcome.video, outcome.error, model=outcome.model)
             continue
         done.append(outcome)
-        if sink.style.format == "table":
-            sink.result(Text(f"{outcome.video}  ({outcome.model})", style="bold"))
-            sink.result(_fitting_table(outcome.rows, sink))
+        sink.show([_record(outcome)], None, partial(_draw, outcome, sink))
+    summary = summarise(done)
     is_single = len(done) == 1 and not failed
-    if sink.style.format == "json":
-        sink.json(_single_document(done[0]) if is_single else _document(done, failed))
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv(_csv_rows(done, is_single=is_single)))
-    elif not is_single and len({outcome.video for outcome in done}) > 1:
-        sink.result(Text("all videos", style="bold"))
-        sink.result(_summary_table(summarise(done), is_terminal=sink.is_terminal))
+    sink.show((), _csv_rows(done, is_single=is_single), lambda: _draw_summary(done, summary, sink))
+    sink.finish(summary=[asdict(row) for row in summary])
     if plot is not None and done:
         from evs_cli.report.plot import save_sweep_plot
 
         table = save_sweep_plot(done, plot, records.to_csv(_csv_rows(done, is_single=False)))
         sink.status(f"wrote {plot} and {table}")
-    raise_if_failed([outcome.video for outcome in failed], len(failed) + len(done), "sweeps")
+    raise_if_failed(failed, len(failed) + len(done), "sweeps")
+
+
+def _record(outcome: SweepOutcome) -> dict[str, Any]:
+    return {"video": outcome.video, "model": outcome.model, "rows": [asdict(row) for row in outcome.rows]}
+
+
+def _draw(outcome: SweepOutcome, sink: Sink) -> None:
+    sink.result(Text(f"{outcome.video}  ({outcome.model})", style="bold"))
+    sink.result(_fitting_table(outcome.rows, sink))
+
+
+def _draw_summary(done: Sequence[SweepOutcome], summary: Sequence[SweepSummary], sink: Sink) -> None:
+    """The sums of several videos; nothing of one, however many models it has."""
+    if len({outcome.video for outcome in done}) > 1:
+        sink.result(Text("all videos", style="bold"))
+        sink.result(_summary_table(summary, is_terminal=sink.is_terminal))
 
 
 def _fitting_table(rows: Sequence[SweepRow], sink: Sink) -> Table:
@@ -161,31 +172,6 @@ def _summary_table(rows: Sequence[SweepSummary], *, is_terminal: bool) -> Table:
             f"{row.dissimilarity_kept:.1%}",
         )
     return table
-
-
-def _single_document(outcome: SweepOutcome) -> dict[str, Any]:
-    return {
-        "schema_version": records.SCHEMA_VERSION,
-        "video": outcome.video,
-        "model": outcome.model,
-        "rows": [asdict(row) for row in outcome.rows],
-    }
-
-
-def _document(done: Sequence[SweepOutcome], failed: Sequence[SweepOutcome]) -> dict[str, Any]:
-    return {
-        "schema_version": records.SCHEMA_VERSION,
-        "sweeps": [
-            {"video": outcome.video, "model": outcome.model, "rows": [asdict(row) for row in outcome.rows]}
-            for outcome in done
-        ],
-        "summary": [asdict(row) for row in summarise(done)],
-        "failed": [
-            {"video": outcome.video, "model": outcome.model, "error": outcome.error.message}
-            for outcome in failed
-            if outcome.error is not None
-        ],
-    }
 
 
 def _csv_rows(outcomes: Sequence[SweepOutcome], *, is_single: bool) -> list[dict[str, Any]]:
