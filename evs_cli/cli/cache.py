@@ -18,7 +18,7 @@ commands = typer.Typer(
 
 
 @commands.command("ls")
-@with_output
+@with_output("cache ls")
 def ls(sink: Sink) -> None:
     """List the cache's entries, the last used first.
 
@@ -32,7 +32,7 @@ def ls(sink: Sink) -> None:
 
 
 @commands.command("rm", no_args_is_help=True)
-@with_output
+@with_output("cache rm")
 def rm(
     sink: Sink,
     entries: Annotated[

@@ -15,7 +15,7 @@ EXAMPLES = (
 )
 
 
-@with_output
+@with_output("check")
 @with_served
 def command(
     request: dict[str, Any],
@@ -52,4 +52,4 @@ def command(
             as_url=as_url,
         )
         rate, limit = one_of("--q", q, q_alias), one_of("--context", context, context_alias)
-        render_check(check_video(check, **request, video_pruning_rate=rate, max_model_len=limit), sink)
+        render_check(video, check_video(check, **request, video_pruning_rate=rate, max_model_len=limit), sink)

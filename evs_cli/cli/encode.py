@@ -15,7 +15,7 @@ EXAMPLES = (
 )
 
 
-@with_output
+@with_output("encode")
 @with_encoder
 def command(
     videos: o.Videos,

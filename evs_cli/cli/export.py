@@ -58,7 +58,7 @@ _Send = Annotated[
 ]
 
 
-@with_output
+@with_output("export")
 @with_source
 def command(
     video: o.Video,

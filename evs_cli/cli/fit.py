@@ -16,7 +16,7 @@ EXAMPLES = (
 )
 
 
-@with_output
+@with_output("fit")
 @with_source
 @with_numbers
 def command(
@@ -43,6 +43,7 @@ def command(
         from evs_cli.report.fit import render_fit
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
+        sink.inputs = [str(subject) for subject in subjects]
         job = BudgetJob(make_request(**request))
         limit = job.context_of(one_of("--context", context, context_alias))
         render_fit(job.fit(subjects, fit_request(job.encoder, limit, max_tokens, reserve)), sink)

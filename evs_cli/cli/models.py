@@ -8,7 +8,7 @@ from evs_cli.report.console import Sink
 EXAMPLES = ("evs models", "evs models --json")
 
 
-@with_output
+@with_output("models")
 def command(sink: Sink) -> None:
     """List the model families, how each samples and lays out its tokens, and what it needs."""
     from evs_cli.report.render import render_models

@@ -17,7 +17,7 @@ EXAMPLES = (
 )
 
 
-@with_output
+@with_output("plan")
 @with_source
 @with_numbers
 def command(
@@ -49,6 +49,7 @@ def command(
         from evs_cli.report.comparison import render_dialects
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
+        sink.inputs = [str(subject) for subject in subjects]
         rates = plan_rates(one_of("--q", q, q_alias), keep)
         limit = one_of("--context", context, context_alias)
         budget_bytes = None if kv_budget is None else gib(kv_budget)

@@ -21,7 +21,7 @@ EXAMPLES = (
 )
 
 
-@with_output
+@with_output("prune")
 @with_model
 def command(
     ctx: typer.Context,
@@ -44,7 +44,7 @@ def command(
     """
     parts = printed_parts(printed)
     if parts:
-        sink = sink.as_json()
+        sink.force_json()
     rate = pruning_rate(one_of("--q", q, q_alias), keep)
     with sink.progress() as progress:
         progress.stage("load libraries")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import warnings
@@ -84,9 +85,26 @@ _NUMBERS: Options = {
 """A video in numbers, by the names of ``numbers_of``."""
 
 
-def with_output(command: Command) -> Command:
-    """Give a command the output options; it receives them as ``sink``."""
-    return _gathering(command, "sink", _make_sink, behind=_OUTPUT)
+def with_output(name: str) -> Callable[[Command], Command]:
+    """Give a command the output options; it receives them as ``sink``, in which it runs under ``name``."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(*, sink: Sink, **values: Any) -> None:
+            with sink.running(name, _inputs(values)):
+                command(sink=sink, **values)
+
+        return _gathering(run, "sink", _make_sink, behind=_OUTPUT)
+
+    return decorate
+
+
+def _inputs(values: Mapping[str, Any]) -> list[str] | None:
+    """The videos or files of a command line; None of a command that takes none."""
+    named = [values[name] for name in ("videos", "video", "file") if name in values]
+    if not named:
+        return None
+    return [named[0]] if isinstance(named[0], str) else list(named[0] or ())
 
 
 def with_source(command: Command) -> Command:

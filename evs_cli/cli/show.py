@@ -15,7 +15,7 @@ from evs_cli.report.console import Sink
 EXAMPLES = ("evs show crossing.pt", "evs show crossing.pt --json", "evs show crossing.safetensors")
 
 
-@with_output
+@with_output("show")
 def command(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file that `evs prune` or `evs encode` wrote.")],
     sink: Sink,
@@ -24,7 +24,7 @@ def command(
     """Read a pruned video or a whole encoding back, check it against itself, and print what it holds."""
     parts = printed_parts(printed)
     if parts:
-        sink = sink.as_json()
+        sink.force_json()
     with sink.progress() as progress:
         progress.stage("read")
         from evs_cli.files.artifact import load

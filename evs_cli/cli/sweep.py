@@ -22,7 +22,7 @@ EXAMPLES = (
 )
 
 
-@with_output
+@with_output("sweep")
 @with_models
 def command(
     ctx: typer.Context,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from evs_cli.report import records
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import plain_table, summary_grid
 
@@ -15,20 +14,22 @@ if TYPE_CHECKING:
     from evs_cli.report.console import Sink
 
 
-def render_bench(result: BenchResult, sink: Sink) -> None:
-    """Show a result: a table and what follows from it, a JSON document, or a row a measurement."""
-    if sink.style.format == "json":
-        sink.json(bench_document(result))
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv([_row(each) for each in result.measurements]))
-    else:
-        _show(result, sink)
+def render_bench(video: str | None, result: BenchResult, sink: Sink) -> None:
+    """Show a result: a table and what follows from it, a JSON record, or a row a measurement.
+
+    Args:
+        video: as it was named; None where a clip was drawn.
+        result: its measurements.
+        sink: where it is shown.
+    """
+    record = {**bench_record(result), "video": video or result.video}
+    sink.show([record], [_row(each) for each in result.measurements], lambda: _draw(result, sink))
+    sink.finish()
 
 
-def bench_document(result: BenchResult) -> dict[str, Any]:
-    """The JSON document of a result."""
+def bench_record(result: BenchResult) -> dict[str, Any]:
+    """The JSON record of a result."""
     return {
-        "schema_version": records.SCHEMA_VERSION,
         "video": result.video,
         "model": result.model,
         "machine": dict(result.machine),
@@ -63,7 +64,7 @@ def _row(each: Measurement) -> dict[str, Any]:
     }
 
 
-def _show(result: BenchResult, sink: Sink) -> None:
+def _draw(result: BenchResult, sink: Sink) -> None:
     machine = result.machine
     accelerator = f", {machine['accelerator']}" if machine["accelerator"] else ""
     num_frames, height, width = result.token_grid_thw

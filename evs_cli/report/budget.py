@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evs_cli.jobs.runner import raise_if_failed, raise_refused
-from evs_cli.report import records
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink) -> None:
     """
     reports: list[BudgetReport] = []
     failed: list[str] = []
-    documents: list[dict[str, Any]] = []
     refusals: list[EvsError | None] = []
     for outcome in outcomes:
         refusals.append(outcome.refusal)
@@ -41,22 +40,12 @@ def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink) -> None:
         if report is None:
             assert outcome.error is not None
             failed.append(outcome.video)
-            sink.error(outcome.error.message, outcome.error.hint)
-            documents.append({"video": outcome.video, "error": outcome.error.message})
+            sink.failed(outcome.video, outcome.error)
             continue
         reports.append(report)
-        if sink.style.format == "json":
-            documents.append(plan_record(report))
-        elif sink.style.format == "table":
-            for note in report.notes:
-                sink.notice(f"{report.source.name}: {note}")
-            sink.result(_plan_view(report))
-    if sink.style.format == "json":
-        sink.json({"schema_version": records.SCHEMA_VERSION, "videos": documents, "totals": _totals(reports)})
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv([row for report in reports for row in plan_rows(report)]))
-    elif len(reports) > 1:
-        sink.result(_totals_view(reports, is_terminal=sink.is_terminal))
+        sink.show([plan_record(report)], None, partial(_draw, report, sink))
+    sink.show((), (row for report in reports for row in plan_rows(report)), lambda: _draw_totals(reports, sink))
+    sink.finish(totals=_totals(reports))
     raise_refused(refusals)
     raise_if_failed(failed, len(failed) + len(reports))
 
@@ -74,6 +63,12 @@ def plan_record(report: BudgetReport) -> dict[str, Any]:
         **record,
         "unpruned_sequence_length": report.unpruned_sequence_length,
     }
+
+
+def _draw(report: BudgetReport, sink: Sink) -> None:
+    for note in report.notes:
+        sink.notice(f"{report.source.name}: {note}")
+    sink.result(_plan_view(report))
 
 
 def _plan_view(report: BudgetReport) -> RenderableType:
@@ -176,11 +171,14 @@ def _totals(reports: list[BudgetReport]) -> list[dict[str, Any]]:
     ]
 
 
-def _totals_view(reports: list[BudgetReport], *, is_terminal: bool) -> RenderableType:
-    table = plain_table(("q", "video tokens", "sequence"), is_terminal=is_terminal)
+def _draw_totals(reports: list[BudgetReport], sink: Sink) -> None:
+    """The sums of several videos; nothing of one."""
+    if len(reports) < 2:
+        return
+    table = plain_table(("q", "video tokens", "sequence"), is_terminal=sink.is_terminal)
     for total in _totals(reports):
         table.add_row(f"{total['q']:g}", f"{total['retained_tokens']:,}", f"{total['sequence_length']:,}")
-    return Group(Text(f"all {len(reports)} videos", style="bold"), table)
+    sink.result(Group(Text(f"all {len(reports)} videos", style="bold"), table))
 
 
 def plan_rows(report: BudgetReport) -> list[dict[str, Any]]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
 from rich.text import Text
 
 from evs_cli.files.cache.store import CacheEntry, EncodingCache, read_facts
-from evs_cli.report import records
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import plain_table
 
@@ -23,36 +23,18 @@ def render_cache(cache: EncodingCache, sink: Sink) -> None:
     """Show every entry, the last used first, and how full the cache is."""
     entries = [entry_record(entry) for entry in cache.entries()]
     total = sum(entry["size_bytes"] for entry in entries)
-    if sink.style.format == "json":
-        sink.json(
-            {
-                "schema_version": records.SCHEMA_VERSION,
-                "folder": str(cache.folder),
-                "limit_bytes": cache.limit_bytes,
-                "size_bytes": total,
-                "entries": entries,
-            }
-        )
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv([_flat(entry) for entry in entries]))
-    else:
-        if entries:
-            _show(entries, sink)
-        what = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
-        sink.result(Text(f"{what}, {size_text(total)} of {size_text(cache.limit_bytes)} in {cache.folder}"))
+    full = f"{size_text(total)} of {size_text(cache.limit_bytes)} in {cache.folder}"
+    sink.show(entries, (_flat(entry) for entry in entries), lambda: _draw(entries, full, sink))
+    sink.finish("entries", folder=str(cache.folder), limit_bytes=cache.limit_bytes, size_bytes=total)
 
 
 def render_removed(removed: Sequence[CacheEntry], sink: Sink) -> None:
     """Show what was removed."""
     freed = sum(entry.size_bytes for entry in removed)
     rows = [{"entry": entry.name, "size_bytes": entry.size_bytes} for entry in removed]
-    if sink.style.format == "json":
-        sink.json({"schema_version": records.SCHEMA_VERSION, "removed": rows, "freed_bytes": freed})
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv(rows))
-    else:
-        what = "1 entry" if len(removed) == 1 else f"{len(removed)} entries"
-        sink.result(Text(f"removed {what}, {size_text(freed)}"))
+    told = Text(f"removed {_counted(rows)}, {size_text(freed)}")
+    sink.show(rows, rows, lambda: sink.result(told))
+    sink.finish("removed", freed_bytes=freed)
 
 
 def entry_record(entry: CacheEntry) -> dict[str, Any]:
@@ -80,9 +62,20 @@ def _grid(record: dict[str, Any]) -> str:
     return _UNKNOWN if grid is None else " x ".join(str(n) for n in grid)
 
 
-def _show(entries: Sequence[dict[str, Any]], sink: Sink) -> None:
+def _counted(entries: Sequence[object]) -> str:
+    return "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+
+
+def _draw(entries: Sequence[dict[str, Any]], full: str, sink: Sink) -> None:
+    """A row an entry, and how full the cache is."""
+    if entries:
+        sink.result(_table(entries, is_terminal=sink.is_terminal))
+    sink.result(Text(f"{_counted(entries)}, {full}"))
+
+
+def _table(entries: Sequence[dict[str, Any]], *, is_terminal: bool) -> Table:
     headings = ("entry", "video", "model", "frames", "grid", "dtype", "size", "last used")
-    table = plain_table(headings, is_terminal=sink.is_terminal, justify="left")
+    table = plain_table(headings, is_terminal=is_terminal, justify="left")
     for entry in entries:
         used = datetime.fromisoformat(entry["last_used"]).astimezone()
         table.add_row(
@@ -95,4 +88,4 @@ def _show(entries: Sequence[dict[str, Any]], sink: Sink) -> None:
             size_text(entry["size_bytes"]),
             f"{used:%Y-%m-%d %H:%M}",
         )
-    sink.result(table)
+    return table

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from evs_cli.jobs.check_verdict import difference_of
 from evs_cli.jobs.runner import raise_refused
-from evs_cli.report import records
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
@@ -18,28 +17,22 @@ if TYPE_CHECKING:
     from evs_cli.servers.comparison import CheckReport
 
 
-def render_check(report: CheckReport, sink: Sink) -> None:
-    """Show a check, then refuse one that differs.
+def render_check(video: str, report: CheckReport, sink: Sink) -> None:
+    """Show a check of ``video``, as it was named, then refuse one that differs.
 
     Raises:
         PlanDiffersError: the server counts otherwise than the plan.
     """
-    if sink.style.format == "json":
-        sink.json(check_record(report))
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv(check_rows(report)))
-    else:
-        for note in report.notes:
-            sink.notice(f"{report.asked.video}: {note}")
-        sink.result(_check_view(report, is_terminal=sink.is_terminal))
+    sink.show([check_record(video, report)], check_rows(report), lambda: _draw(report, sink))
+    sink.finish()
     raise_refused([difference_of(report)])
 
 
-def check_record(report: CheckReport) -> dict[str, Any]:
-    """The JSON document of a check."""
+def check_record(video: str, report: CheckReport) -> dict[str, Any]:
+    """The JSON record of a check."""
     content = asdict(report)
     asked = content.pop("asked")
-    return {"schema_version": records.SCHEMA_VERSION, **asked, "equal": not report.differs, **content}
+    return {**asked, "video": video, "equal": not report.differs, **content}
 
 
 def check_rows(report: CheckReport) -> list[dict[str, Any]]:
@@ -47,6 +40,12 @@ def check_rows(report: CheckReport) -> list[dict[str, Any]]:
     asked = report.asked
     head = {"video": asked.video, "model": asked.model, "dialect": asked.dialect, "q": asked.q, "url": asked.url}
     return [{**head, **asdict(comparison)} for comparison in report.comparisons]
+
+
+def _draw(report: CheckReport, sink: Sink) -> None:
+    for note in report.notes:
+        sink.notice(f"{report.asked.video}: {note}")
+    sink.result(_check_view(report, is_terminal=sink.is_terminal))
 
 
 def _check_view(report: CheckReport, *, is_terminal: bool) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -10,8 +11,8 @@ from rich.text import Text
 
 from evs_cli.errors import BudgetError, EvsError
 from evs_cli.jobs.runner import raise_if_failed, raise_refused
-from evs_cli.report import records
 from evs_cli.report.budget import plan_record, plan_rows
+from evs_cli.report.records import error_record
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
@@ -23,14 +24,18 @@ if TYPE_CHECKING:
 def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink) -> None:
     """Show each video's plans under every dialect, a row a server; what one refuses is a row that says why.
 
+    Args:
+        plans: of each video, an outcome a dialect.
+        sink: where it is shown.
+
     Raises:
         BudgetError: a video that fits no server; of several, the last.
         SomeVideosFailedError: every dialect failed on one of several videos.
     """
-    documents: list[dict[str, Any]] = []
     all_reports: list[BudgetReport] = []
     refusals: list[EvsError | None] = []
     failed: list[str] = []
+    last_error: EvsError | None = None
     num_videos = 0
     for number, outcomes in enumerate(plans, 1):
         num_videos = number
@@ -40,24 +45,28 @@ def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink) ->
             failed.append(f"video {number}")
         elif all(outcome.refusal is not None for outcome in outcomes if outcome.result is not None):
             refusals.append([outcome.refusal for outcome in outcomes if outcome.result is not None][-1])
-        for outcome in outcomes:
-            if outcome.result is None:
-                assert outcome.error is not None
-                documents.append({"dialect": outcome.input.dialect, "error": outcome.error.message})
-            else:
-                documents.append(plan_record(outcome.result))
-        if sink.style.format == "table":
-            sink.result(_dialects_view(outcomes, is_terminal=sink.is_terminal))
-            for outcome in outcomes:
-                _notice_dialect(outcome, sink)
-    if sink.style.format == "json":
-        sink.json({"schema_version": records.SCHEMA_VERSION, "videos": documents})
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv([row for report in all_reports for row in plan_rows(report)]))
-    if failed and num_videos == 1:
-        raise BudgetError(f"no dialect takes it: {documents[-1]['error']}")
+        sink.show([_record(outcome) for outcome in outcomes], None, partial(_draw, outcomes, sink))
+        last_error = outcomes[-1].error
+    sink.show((), (row for report in all_reports for row in plan_rows(report)), lambda: None)
+    sink.finish()
+    if failed and num_videos == 1 and last_error is not None:
+        raise BudgetError(f"no dialect takes it: {last_error.message}")
     raise_if_failed(failed, num_videos)
     raise_refused(refusals)
+
+
+def _record(outcome: Outcome[BudgetReport]) -> dict[str, Any]:
+    """The JSON record of one row; ``evs plan`` goes on where a server refuses a video."""
+    if outcome.result is not None:
+        return plan_record(outcome.result)
+    assert outcome.error is not None
+    return error_record(outcome.video, outcome.error, dialect=outcome.input.dialect)
+
+
+def _draw(outcomes: list[Outcome[BudgetReport]], sink: Sink) -> None:
+    sink.result(_dialects_view(outcomes, is_terminal=sink.is_terminal))
+    for outcome in outcomes:
+        _notice_dialect(outcome, sink)
 
 
 def _notice_dialect(outcome: Outcome[BudgetReport], sink: Sink) -> None:

@@ -1,4 +1,7 @@
-"""The one place that writes to the terminal: results on stdout, everything else on stderr."""
+"""The one place that writes to the terminal: results on stdout, everything else on stderr.
+
+A command hands over its results as records, rows and a view; the sink prints the one that was asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +18,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
+from evs_cli.errors import EvsError
 from evs_cli.report import interrupt
+from evs_cli.report.records import SCHEMA_VERSION, error_record, to_csv
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -43,6 +48,11 @@ class Sink:
 
     def __init__(self, style: OutputStyle | None = None) -> None:
         self.style = style or OutputStyle()
+        self.inputs: Sequence[str] | None = None
+        """Videos and files as they were named; None for a command that takes none."""
+        self._command = ""
+        self._records: list[Mapping[str, Any]] = []
+        self._has_header = self._is_finished = False
         no_color = True if self.style.no_color else None  # None leaves NO_COLOR and TERM=dumb to Rich
         self._out = _console(sys.stdout or _closed(), no_color)
         self._err = _console(sys.stderr or _closed(), no_color, is_error=True)
@@ -73,9 +83,71 @@ class Sink:
         roomy = self._out.options.update(max_width=_PLAIN_WIDTH)
         return Measurement.get(self._out, roomy, renderable).maximum <= self.width
 
-    def as_json(self) -> Sink:
-        """A sink of the same style, but for JSON."""
-        return Sink(replace(self.style, format="json"))
+    def force_json(self) -> None:
+        """Print JSON, whatever format was asked for."""
+        self.style = replace(self.style, format="json")
+
+    @contextmanager
+    def running(self, command: str, inputs: Sequence[str] | None) -> Iterator[None]:
+        """Run a command. If an error ends it early, the JSON document has that error for each input not yet told of.
+
+        Args:
+            command: its name, ``cache ls`` for one.
+            inputs: see ``Sink.inputs``.
+        """
+        self._command, self.inputs = command, inputs
+        try:
+            yield
+        except EvsError as error:
+            if self.inputs is not None and not self._is_finished:
+                told = {record["video"] for record in self._records}
+                # With several models a video may be told of already, and fail with the next one.
+                failed: list[str | None] = [video for video in self.inputs if video not in told]
+                self._records += [error_record(video, error) for video in failed or self.inputs or [None]]
+                self.finish()
+            raise
+
+    def show(
+        self, records: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]] | None, view: Callable[[], None]
+    ) -> None:
+        """Show a result in the format asked for. A command may call this again and again, once a video.
+
+        Tables and CSV are printed at once, CSV under one header; JSON is one document, which ``finish`` prints.
+
+        Args:
+            records: what JSON tells, read for that alone.
+            rows: what CSV tells, with the same keys in every call, read for that alone; None prints no row.
+            view: prints the table to this sink.
+        """
+        if self.style.format == "json":
+            self._records += records
+        elif self.style.format == "table":
+            view()
+        elif rows is not None:
+            self.text(to_csv(list(rows), header=not self._has_header))
+            self._has_header = True
+
+    def failed(self, video: str, error: EvsError, **which: str | None) -> None:
+        """Tell that one of several videos failed.
+
+        Args:
+            video: as it was named.
+            error: why.
+            which: what else its JSON record is known by, where a video has several: the model, the dialect.
+        """
+        self.error(error.message, error.hint)
+        self._records.append(error_record(video, error, **which))
+
+    def finish(self, key: str = "videos", **facts: object) -> None:
+        """Print the JSON document, if that is the format.
+
+        Args:
+            key: what its list of records is called.
+            facts: what stands beside the list.
+        """
+        self._is_finished = True
+        if self.style.format == "json":
+            self.json({"schema_version": SCHEMA_VERSION, "command": self._command, key: self._records, **facts})
 
     def result(self, renderable: RenderableType) -> None:
         """Print a table or text to stdout."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from evs_cli.jobs.encode import WrittenEncoding
 from evs_cli.jobs.runner import raise_if_failed
-from evs_cli.report import records
+from evs_cli.report.records import flat
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import plain_table, plan_rows, summary_grid, timings_text
 
@@ -33,32 +34,27 @@ def render_encodings(outcomes: Iterable[Outcome[WrittenEncoding | ClipPlan]], si
     Raises:
         SomeVideosFailedError: after everything is shown, naming the videos that failed.
     """
-    documents: list[dict[str, Any]] = []
     failed: list[str] = []
+    num_outcomes = 0
     for outcome in outcomes:
-        record = encode_record(outcome)
-        documents.append(record)
+        num_outcomes += 1
         if outcome.error is not None:
             failed.append(outcome.video)
-            sink.error(outcome.error.message, outcome.error.hint)
-        elif sink.style.format == "csv":
-            sink.text(records.to_csv([_flat(record)], header=len(documents) - len(failed) == 1))
-        elif sink.style.format == "table":
-            sink.result(_outcome_summary(outcome, record))
+            sink.failed(outcome.video, outcome.error)
+            continue
+        record = encode_record(outcome)
+        sink.show([record], [flat(record)], partial(_draw, outcome, record, sink))
         if isinstance(outcome.result, WrittenEncoding):
             sink.status(f"wrote {outcome.input.output} ({size_text(outcome.result.size_bytes)})")
-    if sink.style.format == "json":
-        sink.json(records.prune_document(documents))
-    raise_if_failed(failed, len(documents))
+    sink.finish()
+    raise_if_failed(failed, num_outcomes)
 
 
 def encode_record(outcome: Outcome[WrittenEncoding | ClipPlan]) -> dict[str, Any]:
-    """The JSON record of one encoded video."""
+    """The JSON record of one video that did not fail."""
     named, result = outcome.input, outcome.result
+    assert result is not None
     head = {"video": named.video, "output": str(named.output), "model": named.model}
-    if result is None:
-        assert outcome.error is not None
-        return {**head, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
     if not isinstance(result, WrittenEncoding):
         return {**head, "dry_run": True, **_counts(result.encode), "timings_seconds": timings}
@@ -96,12 +92,7 @@ def _stored(store: StoreFacts) -> dict[str, Any]:
     }
 
 
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """A row for CSV: what is one value each."""
-    return {key: value for key, value in record.items() if not isinstance(value, (list, dict))}
-
-
-def _outcome_summary(outcome: Outcome[WrittenEncoding | ClipPlan], record: dict[str, Any]) -> RenderableType:
+def _draw(outcome: Outcome[WrittenEncoding | ClipPlan], record: dict[str, Any], sink: Sink) -> None:
     grid = summary_grid()
     result = outcome.result
     assert result is not None
@@ -115,7 +106,7 @@ def _outcome_summary(outcome: Outcome[WrittenEncoding | ClipPlan], record: dict[
         _add_counts(grid, result.encode, result.reused_frames)
         _add_store(grid, result.store)
         grid.add_row("time", timings_text(record["timings_seconds"]))
-    return Group(Text(f"{outcome.video}  ({outcome.input.model})", style="bold"), grid)
+    sink.result(Group(Text(f"{outcome.video}  ({outcome.input.model})", style="bold"), grid))
 
 
 def _add_counts(grid: Table, plan: EncodePlan, reused_frames: int) -> None:
@@ -146,40 +137,42 @@ def _add_store(grid: Table, store: StoreFacts) -> None:
 
 def render_encoding(path: str, encoding: Encoding, sink: Sink) -> None:
     """Show what a file of ``evs encode`` holds."""
-    video = encoding.provenance.get("video", {}).get("name", "?")
     rates = [_rate(encoding, q) for q in _SHOWN_RATES]
-    if sink.style.format == "json":
-        sink.json(
-            {
-                "schema_version": records.SCHEMA_VERSION,
-                "file": path,
-                "kind": "encoding",
-                "video": video,
-                "model": encoding.model.source.name,
-                **_counts(encoding.plan),
-                "reused_frames": _reused(encoding),
-                **_stored(encoding.store),
-                "file_bytes": encoding.size_bytes,
-                "front_bytes": encoding.front_bytes,
-                "zero_frames": list(encoding.video.zero_frames),
-                "pts_seconds": encoding.plan.pts_seconds.tolist(),
-                "prompt_seconds": encoding.plan.prompt_seconds.tolist(),
-                "rates": rates,
-                "provenance": dict(encoding.provenance),
-            }
-        )
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv(rates))
-    else:
-        grid = summary_grid()
-        _add_counts(grid, encoding.plan, _reused(encoding))
-        _add_store(grid, encoding.store)
-        grid.add_row(
-            "file", f"{size_text(encoding.size_bytes)}, {size_text(encoding.front_bytes)} of it before the rows"
-        )
-        sink.result(Text(f"{path}  ({video}, {encoding.model.source.name})", style="bold"))
-        sink.result(grid)
-        sink.result(_rates_table(rates, is_terminal=sink.is_terminal))
+    sink.show([_encoding_record(path, encoding, rates)], rates, lambda: _draw_encoding(path, encoding, rates, sink))
+    sink.finish()
+
+
+def _encoding_record(path: str, encoding: Encoding, rates: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "file": path,
+        "kind": "encoding",
+        "video": _video_name(encoding),
+        "model": encoding.model.source.name,
+        **_counts(encoding.plan),
+        "reused_frames": _reused(encoding),
+        **_stored(encoding.store),
+        "file_bytes": encoding.size_bytes,
+        "front_bytes": encoding.front_bytes,
+        "zero_frames": list(encoding.video.zero_frames),
+        "pts_seconds": encoding.plan.pts_seconds.tolist(),
+        "prompt_seconds": encoding.plan.prompt_seconds.tolist(),
+        "rates": rates,
+        "provenance": dict(encoding.provenance),
+    }
+
+
+def _draw_encoding(path: str, encoding: Encoding, rates: Sequence[dict[str, Any]], sink: Sink) -> None:
+    grid = summary_grid()
+    _add_counts(grid, encoding.plan, _reused(encoding))
+    _add_store(grid, encoding.store)
+    grid.add_row("file", f"{size_text(encoding.size_bytes)}, {size_text(encoding.front_bytes)} of it before the rows")
+    sink.result(Text(f"{path}  ({_video_name(encoding)}, {encoding.model.source.name})", style="bold"))
+    sink.result(grid)
+    sink.result(_rates_table(rates, is_terminal=sink.is_terminal))
+
+
+def _video_name(encoding: Encoding) -> str:
+    return str(encoding.provenance.get("video", {}).get("name", "?"))
 
 
 def _reused(encoding: Encoding) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from evs_cli.report import records
+from evs_cli.report.records import flat
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import summary_grid
 
@@ -28,18 +28,16 @@ def render_export(exported: Exported, sink: Sink) -> None:
         sink.notice(note)
     sink.notice("JPEG is lossy: which tokens a server prunes may differ from those of the frames themselves")
     record = export_record(exported)
-    if sink.style.format == "json":
-        sink.json({"schema_version": records.SCHEMA_VERSION, **record})
-    elif sink.style.format == "csv":
-        sink.text(
-            records.to_csv([{key: value for key, value in record.items() if not isinstance(value, (list, dict))}])
-        )
-    else:
-        sink.result(_summary(frames, exported.answer))
-        if exported.curl is not None:
-            sink.text(exported.curl)
+    sink.show([record], [flat(record)], lambda: _draw(exported, sink))
+    sink.finish()
     if frames.output is not None:
         sink.status(f"wrote {frames.output} ({size_text(frames.body_bytes)})")
+
+
+def _draw(exported: Exported, sink: Sink) -> None:
+    sink.result(_summary(exported.frames, exported.answer))
+    if exported.curl is not None:
+        sink.text(exported.curl)
 
 
 def export_record(exported: Exported) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -12,7 +13,6 @@ from rich.text import Text
 
 from evs_cli.jobs.fit import MAX_RATE
 from evs_cli.jobs.runner import raise_if_failed
-from evs_cli.report import records
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:
     Raises:
         SomeVideosFailedError: one of several videos failed, or cannot fit.
     """
-    documents: list[dict[str, Any]] = []
     failed: list[str] = []
     num_outcomes = 0
     for outcome in outcomes:
@@ -36,18 +35,18 @@ def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:
         if outcome.result is None:
             assert outcome.error is not None
             failed.append(outcome.video)
-            sink.error(outcome.error.message, outcome.error.hint)
-            documents.append({"name": outcome.video, "error": outcome.error.message})
-        elif sink.style.format == "json":
-            documents.append(asdict(outcome.result))
-        elif sink.style.format == "csv":
-            sink.text(records.to_csv(_fit_rows(outcome.result), header=num_outcomes - len(failed) == 1))
+            sink.failed(outcome.video, outcome.error)
         else:
-            _show_fit(outcome.result, sink)
-    if sink.style.format == "json":
-        single = len(documents) == 1
-        sink.json({"schema_version": records.SCHEMA_VERSION, **(documents[0] if single else {"videos": documents})})
+            report = outcome.result
+            sink.show([_fit_record(outcome.video, report)], _fit_rows(report), partial(_draw, report, sink))
+    sink.finish()
     raise_if_failed(failed, num_outcomes)
+
+
+def _fit_record(video: str, report: FitReport) -> dict[str, Any]:
+    record = asdict(report)
+    del record["name"]
+    return {"video": video, **record}
 
 
 def _choices(report: FitReport) -> list[FitChoice]:
@@ -66,7 +65,7 @@ def _fit_rows(report: FitReport) -> list[dict[str, Any]]:
     return rows
 
 
-def _show_fit(report: FitReport, sink: Sink) -> None:
+def _draw(report: FitReport, sink: Sink) -> None:
     """A table of the choices, and below it their lines whole, so that they can be copied."""
     if report.present is None:
         head = (

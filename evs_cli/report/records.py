@@ -16,22 +16,31 @@ from evs_cli.jobs.stored_session import StoredPlan
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoders.base import EncodePlan
+    from evs_cli.errors import EvsError
     from evs_cli.jobs.prune import PruneResult
     from evs_cli.jobs.runner import Outcome
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Of every command's JSON document."""
 PRINTABLE = ("ids", "embeddings")
 """What ``--print`` can add whole to the JSON of prune and show."""
 
 
+def error_record(video: str | None, error: EvsError, **which: str | None) -> dict[str, Any]:
+    """The JSON record of a video that failed, the same for every command; None where no video was named."""
+    return {"video": video, **which, "error": error.message, "hint": error.hint, "exit_code": error.exit_code}
+
+
+def flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A row for CSV: what of a record is one value each."""
+    return {key: value for key, value in record.items() if not isinstance(value, (list, dict))}
+
+
 def prune_record(outcome: Outcome[PruneResult], printed: Sequence[str] = ()) -> dict[str, Any]:
-    """The JSON record of one video: counts, the file, where the time went; ``printed`` parts whole."""
+    """The JSON record of a video that did not fail: counts, the file, where the time went; ``printed`` parts whole."""
     named, result = outcome.input, outcome.result
+    assert result is not None
     head: dict[str, Any] = {"video": named.video, "output": None if named.output is None else str(named.output)}
-    if result is None:
-        assert outcome.error is not None
-        asked = {"model": named.model, "q": named.q}
-        return {**head, **asked, "error": outcome.error.message, "exit_code": outcome.error.exit_code}
     head |= {"model": result.model, "q": result.q}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
     if result.plan is not None:
@@ -105,11 +114,6 @@ def printed_parts(pruned: PrunedVideo, printed: Sequence[str]) -> dict[str, Any]
     return parts
 
 
-def prune_document(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The JSON document of ``evs prune``."""
-    return {"schema_version": SCHEMA_VERSION, "videos": list(records)}
-
-
 def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:
     """A row a frame of tokens, for CSV."""
     frames = zip(
@@ -135,9 +139,7 @@ def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:
 
 def csv_rows(video: str, result: PruneResult, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row a frame of a pruned video; of a dry run one row, its counts."""
-    if result.pruned is not None:
-        return frame_rows(video, result.pruned)
-    return [{key: value for key, value in record.items() if not isinstance(value, (list, dict))}]
+    return frame_rows(video, result.pruned) if result.pruned is not None else [flat(record)]
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], *, header: bool = True) -> str:

@@ -1,9 +1,10 @@
-"""From outcomes to the sink: a table as each video is done, or one JSON or CSV document."""
+"""From outcomes to the sink, for ``prune``, ``show`` and ``models``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.jobs.runner import raise_if_failed
@@ -23,32 +24,26 @@ def render_prune(outcomes: Iterable[Outcome[PruneResult]], sink: Sink, printed: 
     Raises:
         SomeVideosFailedError: after everything is shown, naming the videos that failed.
     """
-    documents: list[dict[str, Any]] = []
     failed: list[str] = []
+    num_outcomes = 0
     for outcome in outcomes:
-        record = records.prune_record(outcome, printed)
-        documents.append(record)
+        num_outcomes += 1
         result = outcome.result
         if result is None:
             assert outcome.error is not None
             failed.append(outcome.video)
-            sink.error(outcome.error.message, outcome.error.hint)
+            sink.failed(outcome.video, outcome.error)
             continue
-        if sink.style.format == "csv":
-            rows = records.csv_rows(outcome.video, result, record)
-            sink.text(records.to_csv(rows, header=len(documents) - len(failed) == 1))
-        elif sink.style.format == "table":
-            _show_result(outcome.video, result, record, sink)
+        record = records.prune_record(outcome, printed)
+        rows = records.csv_rows(outcome.video, result, record)
+        sink.show([record], rows, partial(_draw, outcome.video, result, record, sink))
         if result.output_bytes is not None:
             sink.status(f"wrote {result.output} ({size_text(result.output_bytes)})")
-        if sink.style.format != "json":
-            documents[-1] = {}  # only a JSON document is made of all of them
-    if sink.style.format == "json":
-        sink.json(records.prune_document(documents))
-    raise_if_failed(failed, len(documents))
+    sink.finish()
+    raise_if_failed(failed, num_outcomes)
 
 
-def _show_result(video: str, result: PruneResult, record: dict[str, Any], sink: Sink) -> None:
+def _draw(video: str, result: PruneResult, record: dict[str, Any], sink: Sink) -> None:
     title = f"{video}  ({result.model})"
     output = None if result.output is None else str(result.output)
     if result.pruned is not None:
@@ -72,12 +67,13 @@ def render_show(path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[st
         "provenance": dict(pruned.provenance),
         **records.printed_parts(pruned, printed),
     }
-    if sink.style.format == "json":
-        sink.json({"schema_version": records.SCHEMA_VERSION, **record})
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv(records.frame_rows(video, pruned)))
-    else:
-        sink.result(tables.pruned_summary(f"{path}  ({video}, {model.get('id')})", pruned, record))
+    title = f"{path}  ({video}, {model.get('id')})"
+    sink.show(
+        [record],
+        records.frame_rows(video, pruned),
+        lambda: sink.result(tables.pruned_summary(title, pruned, record)),
+    )
+    sink.finish()
 
 
 def size_text(size_bytes: int) -> str:
@@ -95,16 +91,16 @@ def render_models(sink: Sink) -> None:
     from evs_cli.encoders.registry import FAMILIES
     from evs_cli.encoders.source import SHORT_NAMES
 
-    rows = [asdict(family) for family in FAMILIES.values()]
-    for row in rows:
-        del row["encoder"]
-    if sink.style.format == "json":
-        sink.json({"schema_version": records.SCHEMA_VERSION, "families": rows, "short_names": dict(SHORT_NAMES)})
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv(rows))
-    else:
-        families = list(FAMILIES.values())
+    families = list(FAMILIES.values())
+
+    def draw() -> None:
         table = tables.families_table(families, is_terminal=sink.is_terminal)
         sink.result(table if sink.fits(table) else tables.families_list(families))
         sink.result(f"Short names: {', '.join(SHORT_NAMES)}")
         sink.hint("--model also takes a folder, or any Hugging Face id of these families.")
+
+    rows = [asdict(family) for family in families]
+    for row in rows:
+        del row["encoder"]
+    sink.show(rows, rows, draw)
+    sink.finish("families", short_names=dict(SHORT_NAMES))

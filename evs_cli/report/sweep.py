@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,31 +34,41 @@ def render_sweeps(outcomes: Iterable[Outcome[Sweep]], sink: Sink, plot: Path | N
         ArtifactError: the picture cannot be written.
     """
     done: list[NamedSweep] = []
-    failed: list[Outcome[Sweep]] = []
+    failed: list[str] = []
     for outcome in outcomes:
         if outcome.result is None:
             assert outcome.error is not None
-            failed.append(outcome)
-            sink.error(outcome.error.message, outcome.error.hint)
+            failed.append(outcome.video)
+            sink.failed(outcome.video, outcome.error, model=outcome.input.model)
             continue
         done.append((outcome.video, outcome.result))
-        if sink.style.format == "table":
-            sink.result(Text(f"{outcome.video}  ({outcome.result.model})", style="bold"))
-            sink.result(_fitting_table(outcome.result.rows, sink))
+        sink.show([_record(outcome.video, outcome.result)], None, partial(_draw, outcome.video, outcome.result, sink))
+    summary = summarise([each for _, each in done])
     is_single = len(done) == 1 and not failed
-    if sink.style.format == "json":
-        sink.json(_single_document(*done[0]) if is_single else _document(done, failed))
-    elif sink.style.format == "csv":
-        sink.text(records.to_csv(_csv_rows(done, is_single=is_single)))
-    elif not is_single and len({video for video, _ in done}) > 1:
-        sink.result(Text("all videos", style="bold"))
-        sink.result(_summary_table(summarise([each for _, each in done]), is_terminal=sink.is_terminal))
+    sink.show((), _csv_rows(done, is_single=is_single), lambda: _draw_summary(done, summary, sink))
+    sink.finish(summary=[asdict(row) for row in summary])
     if plot is not None and done:
         from evs_cli.report.plot import save_sweep_plot
 
         table = save_sweep_plot(done, plot, records.to_csv(_csv_rows(done, is_single=False)))
         sink.status(f"wrote {plot} and {table}")
-    raise_if_failed([outcome.video for outcome in failed], len(failed) + len(done), "sweeps")
+    raise_if_failed(failed, len(failed) + len(done), "sweeps")
+
+
+def _record(video: str, sweep: Sweep) -> dict[str, Any]:
+    return {"video": video, "model": sweep.model, "rows": [asdict(row) for row in sweep.rows]}
+
+
+def _draw(video: str, sweep: Sweep, sink: Sink) -> None:
+    sink.result(Text(f"{video}  ({sweep.model})", style="bold"))
+    sink.result(_fitting_table(sweep.rows, sink))
+
+
+def _draw_summary(done: Sequence[NamedSweep], summary: Sequence[SweepSummary], sink: Sink) -> None:
+    """The sums of several videos; nothing of one, however many models it has."""
+    if len({video for video, _ in done}) > 1:
+        sink.result(Text("all videos", style="bold"))
+        sink.result(_summary_table(summary, is_terminal=sink.is_terminal))
 
 
 def _fitting_table(rows: Sequence[SweepRow], sink: Sink) -> Table:
@@ -165,27 +176,6 @@ def _summary_table(rows: Sequence[SweepSummary], *, is_terminal: bool) -> Table:
             f"{row.dissimilarity_kept:.1%}",
         )
     return table
-
-
-def _single_document(video: str, sweep: Sweep) -> dict[str, Any]:
-    return {"schema_version": records.SCHEMA_VERSION, **_sweep_record(video, sweep)}
-
-
-def _sweep_record(video: str, sweep: Sweep) -> dict[str, Any]:
-    return {"video": video, "model": sweep.model, "rows": [asdict(row) for row in sweep.rows]}
-
-
-def _document(done: Sequence[NamedSweep], failed: Sequence[Outcome[Sweep]]) -> dict[str, Any]:
-    return {
-        "schema_version": records.SCHEMA_VERSION,
-        "sweeps": [_sweep_record(*each) for each in done],
-        "summary": [asdict(row) for row in summarise([each for _, each in done])],
-        "failed": [
-            {"video": outcome.video, "model": outcome.input.model, "error": outcome.error.message}
-            for outcome in failed
-            if outcome.error is not None
-        ],
-    }
 
 
 def _csv_rows(sweeps: Sequence[NamedSweep], *, is_single: bool) -> list[dict[str, Any]]:

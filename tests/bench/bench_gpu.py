@@ -53,7 +53,7 @@ def main():
         return 0
     from evs_cli.jobs.bench import run_bench
     from evs_cli.pipeline.request import make_request
-    from evs_cli.report.bench import bench_document
+    from evs_cli.report.bench import bench_record
     from evs_cli.video.drawn import draw_clip
 
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def main():
     print(f"mask {result.mask_share:.3%} of encoding time (target below {MOST_MASK_SHARE:.0%})")
     print(f"encoder busy {result.busy_share:.1%} of wall time (target at least {LEAST_BUSY_SHARE:.0%})")
     if args.json:
-        document = {**bench_document(result), "model": args.model or "qwen2_5_vl, random weights", "targets_met": met}
+        document = {**bench_record(result), "model": args.model or "qwen2_5_vl, random weights", "targets_met": met}
         Path(args.json).write_text(json.dumps(document, indent=1) + "\n")
     return 0 if met else 1
 

@@ -137,10 +137,10 @@ def test_encode_is_the_same_bytes(evs, folder, tiny_model, forbid, options):
 
 def test_sweep_encode_and_prune_share_an_entry(evs, folder, small, forbid):
     sweep = ("sweep", CROSSING, *small, "--q", "0:0.9:0.3", "--quality", "--json")
-    without = json.loads(ran(evs, *sweep)[0])
+    (without,) = json.loads(ran(evs, *sweep)[0])["videos"]
     ran(evs, "encode", CROSSING, *small, "-o", folder / "full.safetensors", "--cache")
     forbid(probe=True)
-    assert json.loads(ran(evs, *sweep, "--cache")[0])["rows"] == without["rows"]
+    assert json.loads(ran(evs, *sweep, "--cache")[0])["videos"][0]["rows"] == without["rows"]
     ran(evs, "sweep", CROSSING, *small, "--cache")
     ran(evs, "prune", CROSSING, *small, "--cache")
     assert evs_cli.prune_video(CROSSING, model=small[1], num_frames=4, size=42, q=0.5, cache=True).retained_tokens > 0
@@ -209,7 +209,8 @@ def test_ls(evs, folder, small):
     assert " 4 x 3 x 5 " in lines[2]
     assert lines[3].startswith("2 entries, ")
     document = json.loads(ran(evs, "cache", "ls", "--json")[0])
-    assert (document["schema_version"], document["limit_bytes"]) == (1, 10**10)
+    assert (document["schema_version"], document["command"]) == (2, "cache ls")
+    assert document["limit_bytes"] == 10**10
     assert document["size_bytes"] == sum(entry["size_bytes"] for entry in document["entries"])
     assert document["entries"][1] == {
         "entry": crossing.name,
@@ -241,7 +242,8 @@ def test_rm(evs, small):
     assert len(open_cache().entries()) == 2
     document = json.loads(ran(evs, "cache", "rm", first.name, "--json")[0])
     assert document == {
-        "schema_version": 1,
+        "schema_version": 2,
+        "command": "cache rm",
         "removed": [{"entry": first.name, "size_bytes": first.size_bytes}],
         "freed_bytes": first.size_bytes,
     }

@@ -141,7 +141,7 @@ def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model,
         assert (model_type, dialect) == ("nemotron_h_omni", "sglang"), err
         return
     assert code == 0, err
-    document = json.loads(out)
+    (document,) = json.loads(out)["videos"]
     for choice in [document["present"], *document["others"]]:
         if choice is None:
             continue
@@ -171,7 +171,7 @@ def test_fit_goes_by_the_servers_own_length_and_the_chat_it_prints(evs, served_c
     line = f"vllm serve {model} --max-model-len 1000"
     code, out, err = evs("fit", *size, "--server-cmd", line, "--json")
     assert code == 0, err
-    document = json.loads(out)
+    (document,) = json.loads(out)["videos"]
     assert document["budget"] == 999
     server = document["present"]["server"]
     text = server["request"]["messages"][0]["content"][1]["text"]

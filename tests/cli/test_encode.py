@@ -111,7 +111,7 @@ def test_encode_as_json(evs, tmp_path):
     assert out.count("\n") == 1
     assert err == f"wrote {path} ({path.stat().st_size / 1e3:.1f} KB)\n"
     document = json.loads(out)
-    assert document["schema_version"] == 1
+    assert (document["schema_version"], document["command"]) == (2, "encode")
     (record,) = document["videos"]
     assert (record["video"], record["output"], record["model"]) == (CROSSING, str(path), "dinov2-small")
     assert record["token_grid_thw"] == [4, 4, 7]
@@ -128,7 +128,7 @@ def test_frames_that_repeat_are_told(evs, tmp_path):
     slides, path = str(SAMPLES / "slides.mp4"), tmp_path / "full.safetensors"
     code, out, _ = evs("encode", slides, "--size", "56", "-o", path)
     assert code == 0
-    reused = json.loads(evs("show", path, "--json")[1])["reused_frames"]
+    reused = json.loads(evs("show", path, "--json")[1])["videos"][0]["reused_frames"]
     assert reused == json.loads(evs("prune", slides, "--size", "56", "--json")[1])["videos"][0]["reused_frames"] > 0
     assert f"{reused} of them repeat the one before and were not encoded again" in out
     assert f"{reused} of them repeat" in evs("show", path)[1]
@@ -139,7 +139,7 @@ def test_the_error_of_a_store_dtype_is_told(evs, tmp_path):
     code, out, _ = evs("encode", CROSSING, *FAST, "-o", path, "--store-dtype", "int8")
     assert code == 0
     error = next(line for line in out.splitlines() if line.startswith("error"))
-    record = json.loads(evs("show", path, "--json")[1])
+    (record,) = json.loads(evs("show", path, "--json")[1])["videos"]
     (told,) = record["store_errors"]
     assert 0 < told["mean_abs"] < told["max_abs"] < 1
     assert 0.999 < told["cosine_min"] <= told["cosine_mean"] < 1
@@ -192,7 +192,7 @@ def test_show_of_an_encoding(evs, full, no_work):
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == f"{full}  (crossing.mp4, dinov2-small)"
     assert "112 in rank order" in out
-    record = json.loads(evs("show", full, "--json")[1])
+    (record,) = json.loads(evs("show", full, "--json")[1])["videos"]
     assert (record["kind"], record["file_bytes"]) == ("encoding", full.stat().st_size)
     assert record["file_bytes"] == record["front_bytes"] + 112 * record["row_bytes"]
     assert [(rate["q"], rate["retained_tokens"]) for rate in record["rates"]] == [
@@ -229,8 +229,7 @@ def test_several_encodings_go_into_a_folder(evs, full, tmp_path, no_work):
     code, out, err = evs("prune", full, other, "--json")
     assert code == 1
     records = json.loads(out)["videos"]
-    assert records[1]["exit_code"] == 5
-    assert records[1]["model"] is None
+    assert (records[1]["video"], records[1]["exit_code"]) == (str(other), 5)
     assert "1 of 2 videos failed" in err
 
 
@@ -253,8 +252,8 @@ def test_sweep_of_an_encoding_is_that_of_the_video(evs, tmp_path, tiny_model, fa
     model = ("--model", tiny_model(family), "--num-frames", "6")
     assert evs("encode", CROSSING, *model, "-o", tmp_path / "full.safetensors")[0] == 0
     sweep = ("--q", "0:0.9:0.3", "--quality", "--json")
-    fresh = json.loads(evs("sweep", CROSSING, *model, *sweep)[1])
-    read = json.loads(evs("sweep", tmp_path / "full.safetensors", *sweep)[1])
+    (fresh,) = json.loads(evs("sweep", CROSSING, *model, *sweep)[1])["videos"]
+    (read,) = json.loads(evs("sweep", tmp_path / "full.safetensors", *sweep)[1])["videos"]
     assert read["rows"] == fresh["rows"]
     assert (read["rows"][0]["kv_cache_bytes"] is None) == (family == "dinov2")
 

@@ -90,7 +90,7 @@ def test_0_is_ok(evs, pruned):
 )
 def test_3_is_a_video_that_cannot_be_read(evs, monkeypatch, name, words):
     monkeypatch.setattr(PlainFrameEncoder, "load", lambda *_: pytest.fail("weights were loaded"))
-    for command in (("prune",), ("sweep",), ("prune", "--json"), ("prune", "--dry-run")):
+    for command in (("prune",), ("sweep",), ("prune", "--format", "csv"), ("prune", "--dry-run")):
         done = evs(command[0], video(name), *FAST, *command[1:])
         line = only_error(done[0], 3, *done[1:])
         assert name in line
@@ -207,7 +207,7 @@ def test_5_is_a_file_that_show_cannot_read(evs, tmp_path, name):
         path.mkdir()
     elif name == "random.pt":
         path.write_bytes(b"\x80\x04qwerty")
-    for form in ((), ("--json",), ("--format", "csv")):
+    for form in ((), ("--format", "csv")):
         done = evs("show", path, *form)
         only_error(done[0], 5, *done[1:])
 

@@ -62,8 +62,7 @@ def test_a_family_that_is_told_no_times_says_so(export):
 def test_the_record_and_the_row(export, tmp_path):
     code, out, _ = export("-o", "body.json", "--num-frames", "4", "--q", "0.5", "--json")
     assert code == 0
-    record = json.loads(out)
-    assert record["schema_version"] == 1
+    (record,) = json.loads(out)["videos"]
     assert record["output"] == "body.json"
     assert record["body_bytes"] == (tmp_path / "body.json").stat().st_size
     assert record["video_bytes"] == video("normal.mp4").stat().st_size
@@ -121,7 +120,7 @@ def test_sending_prints_the_answer(export, tmp_path, keeps):
 
 def test_the_servers_count_is_held_against_ours(export):
     _, out, _ = export("-o", "body.json", "--num-frames", "4", "--json")
-    planned = json.loads(out)["prompt_tokens"]
+    planned = json.loads(out)["videos"][0]["prompt_tokens"]
     for more, words in ((0, "as planned"), (12, "+12 to the plan"), (-1, "-1 to the plan")):
         usage = {"prompt_tokens": planned + more}
         with CannedServer({CHAT_PATH: (200, {**ANSWER, "usage": usage})}) as server:

@@ -68,8 +68,8 @@ def test_json_has_the_keys_of_the_issue(evs, tmp_path):
     assert code == 0
     assert out.count("\n") == 1
     document = json.loads(out)
-    assert set(document) == {"schema_version", "videos"}
-    assert document["schema_version"] == 1
+    assert set(document) == {"schema_version", "command", "videos"}
+    assert (document["schema_version"], document["command"]) == (2, "prune")
     (record,) = document["videos"]
     assert set(record) >= ISSUE_KEYS
     assert (record["video"], record["output"], record["model"]) == (CROSSING, str(out_path), "dinov2-small")
@@ -564,7 +564,9 @@ def test_every_video_bad(evs, tmp_path):
 
 def test_one_video_bad_keeps_its_own_code(evs, tmp_path):
     code, out, err = evs("prune", video("no_moov.mp4"), *FAST, "-o", tmp_path / "out.pt", "--json")
-    only_error(code, 3, out, err)
+    only_error(code, 3, "", err)
+    (record,) = json.loads(out)["videos"]
+    assert record["exit_code"] == 3
     assert not list(tmp_path.iterdir())
 
 

@@ -31,14 +31,20 @@ def artifacts(tmp_path_factory):
 # sweep.
 
 
+def swept(evs, *arguments):
+    """The rows of a sweep of one video."""
+    (record,) = json.loads(evs(*arguments, "--json")[1])["videos"]
+    return record["rows"]
+
+
 def test_sweep_as_json(evs):
     code, out, err = evs("sweep", CROSSING, *FAST, "--q", "0:0.9:0.3", "--json")
     assert code == 0
     assert err == ""
     assert out.count("\n") == 1
-    document = json.loads(out)
-    assert set(document) >= {"schema_version", "video", "model", "rows"}
-    assert (document["schema_version"], document["video"], document["model"]) == (1, CROSSING, "dinov2-small")
+    (document,) = json.loads(out)["videos"]
+    assert set(document) == {"video", "model", "rows"}
+    assert (document["video"], document["model"]) == (CROSSING, "dinov2-small")
     assert [row["q"] for row in document["rows"]] == [0.0, 0.3, 0.6, 0.9]
     assert [row["retained_tokens"] for row in document["rows"]] == [112, 78, 44, 28]
     for row in document["rows"]:
@@ -53,7 +59,7 @@ def test_sweep_as_json(evs):
 
 def test_sweep_as_csv_and_table_say_the_same(evs):
     arguments = ("sweep", CROSSING, *FAST, "--q", "0.1,0.5")
-    records = json.loads(evs(*arguments, "--json")[1])["rows"]
+    records = swept(evs, *arguments)
     rows = list(csv.DictReader(io.StringIO(evs(*arguments, "--format", "csv")[1])))
     # JSON nests the quality, which was not asked for; CSV writes True and False as words, and nothing for null.
     assert [{key: value for key, value in row.items() if value != ""} for row in rows] == [
@@ -77,7 +83,7 @@ def test_sweep_as_csv_and_table_say_the_same(evs):
 
 
 def test_sweep_agrees_with_prune(evs):
-    rows = json.loads(evs("sweep", CROSSING, *FAST, "--q", "0.3,0.8", "--json")[1])["rows"]
+    rows = swept(evs, "sweep", CROSSING, *FAST, "--q", "0.3,0.8")
     for row in rows:
         record = json.loads(evs("prune", CROSSING, *FAST, "--q", row["q"], "--json")[1])["videos"][0]
         for key in set(row) & set(record):
@@ -85,7 +91,7 @@ def test_sweep_agrees_with_prune(evs):
 
 
 def test_sweep_without_rates_is_ten(evs):
-    rows = json.loads(evs("sweep", CROSSING, *FAST, "--json")[1])["rows"]
+    rows = swept(evs, "sweep", CROSSING, *FAST)
     assert [row["q"] for row in rows] == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 
 
@@ -118,8 +124,7 @@ def test_show_as_json(evs, artifacts, name):
     folder, pruned = artifacts
     code, out, err = evs("show", folder / name, "--json")
     assert (code, err) == (0, "")
-    record = json.loads(out)
-    assert record["schema_version"] == 1
+    (record,) = json.loads(out)["videos"]
     assert record["file"] == str(folder / name)
     assert (record["video"], record["model"], record["q"]) == ("crossing.mp4", "dinov2-small", 0.7)
     assert record["retained_tokens"] == pruned.retained_tokens == 33
@@ -133,7 +138,9 @@ def test_show_says_the_same_of_both_formats(evs, artifacts):
     for form in ((), ("--format", "csv")):
         one, two = (evs("show", folder / f"out{suffix}", *form)[1] for suffix in (".pt", ".safetensors"))
         assert one.replace(".pt", "") == two.replace(".safetensors", "")
-    one, two = (json.loads(evs("show", folder / f"out{suffix}", "--json")[1]) for suffix in (".pt", ".safetensors"))
+    one, two = (
+        json.loads(evs("show", folder / f"out{suffix}", "--json")[1])["videos"][0] for suffix in (".pt", ".safetensors")
+    )
     assert {**one, "file": ""} == {**two, "file": ""}
 
 
@@ -153,7 +160,7 @@ def test_show_says_what_prune_said(evs, tmp_path):
 def test_show_prints_parts_whole(evs, artifacts, form):
     folder, pruned = artifacts
     _, out, _ = evs("show", folder / "out.pt", *form, "--print", "embeddings,ids")
-    record = json.loads(out)
+    (record,) = json.loads(out)["videos"]
     assert torch.equal(torch.tensor(record["embeddings"]), pruned.embeddings)
     assert record["input_ids"] == pruned.input_ids.tolist()
 
@@ -206,7 +213,7 @@ def test_models_in_every_form(evs):
     code, out, err = evs("models", "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
-    assert document["schema_version"] == 1
+    assert (document["schema_version"], document["command"]) == (2, "models")
     assert [family["model_type"] for family in document["families"]] == list(FAMILIES)
     assert document["short_names"] == dict(SHORT_NAMES)
     code, out, _ = evs("models", "--format", "csv")

@@ -140,7 +140,7 @@ def test_the_device_is_waited_for(monkeypatch):
 def test_without_a_video_a_clip_is_drawn(evs):
     code, out, err = evs("bench", "--num-frames", 2, "--size", 28, "--repeats", 1, "--json")
     assert code == 0, err
-    document = json.loads(out)
+    (document,) = json.loads(out)["videos"]
     assert document["video"] == "drawn clip"
     assert document["num_sampled_frames"] == 2
     assert [each["step"] for each in document["measurements"]] == STEPS

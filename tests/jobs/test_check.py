@@ -350,7 +350,7 @@ def test_the_servers_words_are_no_markup(command):
 
 def test_json_and_csv_hold_what_the_table_shows(command):
     code, out, _ = command(Habits(q=0.7), "--json")
-    document = json.loads(out)
+    (document,) = json.loads(out)["videos"]
     assert code == 6
     assert (document["equal"], document["dialect"], document["endpoint"]) == (False, "vllm@0.33", "tokenize")
     assert document["comparisons"][0]["kind"] == "prompt tokens"

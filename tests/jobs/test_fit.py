@@ -142,7 +142,8 @@ def test_it_loads_no_weights_and_reads_no_frame(tiny_model, monkeypatch, capsys)
         ["fit", "--frames", "16", "--height", "84", "--width", "112", "--model", str(tiny_model("qwen3_vl")), "--json"]
     )
     assert code == 0
-    assert '"present":{"q":0.0' in capsys.readouterr().out
+    (record,) = json.loads(capsys.readouterr().out)["videos"]
+    assert record["present"]["q"] == 0.0
 
 
 def test_several_videos_each_get_their_own_answer(tmp_path, capsys):
@@ -154,10 +155,11 @@ def test_several_videos_each_get_their_own_answer(tmp_path, capsys):
     slides, crossing, gone = json.loads(out)["videos"]
     for name, found in (("slides", slides), ("crossing", crossing)):
         report = fit_of(BudgetJob(make_request(size=112)), f"samples/{name}.mp4", 700)
-        assert found["name"] == f"{name}.mp4"
+        assert found["video"] == f"samples/{name}.mp4"
         assert found["present"]["q"] == report.present.q
         assert found["present"]["command"] == report.present.command
-    assert gone == {"name": "samples/gone.mp4", "error": "cannot open gone.mp4: no such file"}
+    assert (gone["video"], gone["error"]) == ("samples/gone.mp4", "cannot open gone.mp4: no such file")
+    assert (gone["hint"], gone["exit_code"]) == (None, 3)
     assert "1 of 3 videos failed: samples/gone.mp4" in err
 
     assert main([*arguments, "--format", "csv"]) == 1
