@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from evs_cli.dialects import ALL
+
 _INPUT, _NUMBERS, _PRUNING, _BUDGET = "Input", "Numbers in place of a video", "Pruning", "Budget"
 _OUTPUT, _RUNTIME, _SERVER = "Output", "Runtime", "Server"
 
@@ -13,7 +15,7 @@ _MODELS = ("dinov2-small", "dinov2-base", "dinov3-small", "siglip-base", "clip-b
 _FORMATS = ("table", "json", "csv")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
-_DIALECTS = ("evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23", "all")
+_DIALECTS = (*(dialect.name for dialect in ALL), "all")
 _DECODERS = ("pyav", "decord")
 _METHODS = ("evs", "uniform-frames", "random")
 _ENDPOINTS = ("auto", "tokenize", "usage")

@@ -81,7 +81,9 @@ def opencv_num_frames(video: VideoInfo) -> int:
 
 
 def _line(serving: Serving, options: ServerOptions) -> str:
-    words = ["vllm", "serve", serving.model]
+    changed = {variable: getattr(options, field) for variable, field in limits.VARIABLES.items()}
+    words = [f"{variable}={value}" for variable, value in changed.items() if value is not None]
+    words += ["vllm", "serve", serving.model]
     words += ["--video-pruning-rate", f"{serving.q:g}"] if serving.q > 0 else []
     words += [] if serving.context is None else ["--max-model-len", str(serving.context)]
     if options.max_num_batched_tokens is not None:

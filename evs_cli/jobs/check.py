@@ -262,7 +262,7 @@ def _answer_notes(
     clip: CheckedClip, answer: TokenizedPrompt | PromptUsage, answered: Answered, limit: int | None
 ) -> list[str]:
     notes = []
-    if limit is not None and answered.prompt_tokens >= limit:
+    if limit is not None and answered.prompt_tokens > limit - clip.planner.rules.context_margin:
         notes.append(f"the server takes {limit:,} tokens with the answer, so it will refuse this prompt")
     if isinstance(answer, PromptUsage) and answer.video_tokens is not None:
         own, separators = clip.planned.video_tokens, clip.planner.inner_separator_tokens(clip.served.server)

@@ -218,6 +218,29 @@ def test_too_many_decoded_bytes_do_not_fit(export, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_servers_line_settles_its_limits(export, tmp_path, monkeypatch):
+    """The variable that the refusal names is read where it is set, and printed as the limit that holds."""
+    monkeypatch.setattr("evs_cli.dialects.vllm_0_33_limits.MAX_DECODED_BYTES", 1000)
+    command = ("--server-cmd", "vllm serve X")
+    assert "a higher VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES" in only_error(export("-o", "body.json", *command), 6)
+    raised = ("--server-cmd", "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES=99999999999 vllm serve X", "--num-frames", "4")
+    code, out, err = export("-o", "body.json", *raised, "--json")
+    assert code == 0, err
+    record = json.loads(out)
+    assert (record["decoded_bytes"], record["decoded_bytes_limit"]) == (4 * 4 * 160 * 96, 99_999_999_999)
+    _, out, _ = export("-o", "body.json", "--force", *raised)
+    assert "245,760 of 99,999,999,999 bytes, 4 a pixel" in out
+    for name, words in [
+        ("VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES", "decoded bytes, 2,000 are allowed"),
+        ("VLLM_MAX_IMAGE_PIXELS", "15,360 pixels, 2,000 are allowed"),
+    ]:
+        lowered = ("--server-cmd", f"{name}=2000 vllm serve X")
+        error = only_error(export("-o", "other.json", *lowered), 6)
+        assert words in error
+        assert name in error
+    assert [path.name for path in tmp_path.iterdir()] == ["body.json"]
+
+
 def test_a_video_without_a_frame_leaves_no_file(evs, tiny_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = str(tiny_model("qwen3_vl"))

@@ -128,6 +128,25 @@ def test_pixels_of_a_frame(plans):
     assert (limit["limit"], limit["passes"], limit["longest_seconds"]) == (178_956_970, False, 0.0)
 
 
+def test_limits_are_those_of_the_servers_line(evs, served_checkpoint):
+    """What evs says to raise is read where it is raised, and stands in the line that fit prints."""
+    model = served_checkpoint("qwen2_5_vl")
+    variables = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES=2000000000 VLLM_MAX_IMAGE_PIXELS=200000000"
+    video = ["--height", 14_000, "--width", 14_000, "--duration", 1, "--context", 128_000]
+    line = f"{variables} vllm serve {model}"
+    code, out, err = evs("plan", *video, "--server-cmd", line, "--json")
+    assert code == 6
+    assert "Raise VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES" in err
+    limits = limits_of(json.loads(out)["videos"][0])
+    assert (limits["decoded bytes"]["limit"], limits["frame pixels"]["limit"]) == (2_000_000_000, 200_000_000)
+    code, out, err = evs("fit", *video, "--server-cmd", line.replace("2000000000", "4000000000"), "--json")
+    assert code == 0, err
+    command = json.loads(out)["present"]["server"]["command"]
+    assert command.startswith(f"{variables.replace('2000000000', '4000000000')} vllm serve {model} ")
+    code, _, err = evs("plan", *video, "--server-cmd", command)
+    assert code == 0, err
+
+
 def test_a_clip_of_one_frame_is_refused(evs, served_checkpoint):
     size = ["--height", 360, "--width", 640, "--duration", 1 / 30]
     for dialect in ("hf", "vllm", "sglang"):

@@ -53,6 +53,8 @@ def test_what_a_line_says_beside_its_options():
     line = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES=1000 vllm serve X"
     ((_, options),) = ServerRequest(server_cmd=line).resolve()
     assert options.max_decoded_bytes == 1000
+    ((_, options),) = ServerRequest(server_cmd="VLLM_MAX_IMAGE_PIXELS=1000 vllm serve X").resolve()
+    assert options.max_image_pixels == 1000
     override = "sglang serve X --json-model-override-args '{\"video_pruning_rate\": 0.88}'"
     ((_, options),) = ServerRequest(server_cmd=override).resolve()
     assert options.video_pruning_rate == 0.88

@@ -230,6 +230,15 @@ def test_the_longest_sequence(check):
     assert "the server takes 50 tokens with the answer, so it will refuse this prompt" in report.notes
 
 
+@pytest.mark.parametrize(("server", "margin"), [("vllm", 1), ("sglang", 7)])
+def test_a_prompt_is_too_long_by_the_servers_own_margin(check, server, margin):
+    """vLLM keeps one id of the context for the answer, SGLang seven."""
+    length = rows(check(Habits(server)))["prompt tokens"].served
+    for spare, is_refused in ((margin, False), (margin - 1, True)):
+        notes = check(Habits(server, max_model_len=length + spare)).notes
+        assert any("it will refuse this prompt" in note for note in notes) == is_refused
+
+
 def test_a_version_that_is_not_known(check):
     report = check(Habits(version="0.31.2"))
     assert "the rules of vllm 0.31.2 are not known: those of 0.33 are used" in report.notes
