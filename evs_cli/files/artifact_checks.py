@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.core.counts import check_pruning_rate, compute_retained_tokens_count
-from evs_cli.core.dtypes import dtype_name
-from evs_cli.errors import ArtifactError, UsageError
-from evs_cli.files.record_checks import Fault, describe, is_int, is_int_from, is_json, is_number, is_triple, require
+from evs_cli.core.counts import compute_retained_tokens_count
+from evs_cli.errors import ArtifactError
+from evs_cli.files import record_checks as r
+from evs_cli.files.record_checks import Fault, describe, is_int, require
 
 if TYPE_CHECKING:
-    import torch
-
     from evs_cli.core.pruned_video import PrunedVideo
 
-_TRIPLES = ("token_grid_thw", "video_grid_thw", "model_grid_thw")
-_LEAST_INTEGERS = {"spatial_merge_size": 1, "temporal_patch_size": 1, "placeholder_token_id": 0, "noise_tokens": 0}
-_MAPPINGS = ("planned", "actual", "provenance", "token_inputs")
+_VALUES = {
+    **dict.fromkeys(("token_grid_thw", "video_grid_thw", "model_grid_thw"), r.TRIPLE),
+    **dict.fromkeys(("spatial_merge_size", "temporal_patch_size"), r.at_least(1)),
+    **dict.fromkeys(("placeholder_token_id", "noise_tokens"), r.at_least(0)),
+    **dict.fromkeys(("planned", "actual", "provenance", "provenance.model?", "provenance.video?"), r.PLAIN),
+    "token_inputs": r.DICT,
+    **dict.fromkeys(("zero_frames", "deepstack_embeddings"), r.LIST),
+    **dict.fromkeys(("method", "modality"), r.TEXT),
+    "features_are_batched": r.FLAG,
+    "seed": r.INTEGER.or_none,
+    "min_dissimilarity": r.Value("0 to 2", lambda floor: r.is_number(floor) and 0 <= floor <= 2).or_none,
+    "q": r.RATE,
+}
+_KEPT = {"embeddings": "(K, D) F", "retention_mask": "(T, h, w) bool"}
+_TENSORS = {
+    "deepstack_embeddings.": "(K, _) F",
+    "extra_embeddings": "(E, D) F",
+    "extra_positions": "(E,) int64",
+    "dissimilarity": "(T, h, w) float32",
+    "num_tokens_per_frame": "(T,) int64",
+    "token_thw": "(K, 3) int32",
+    "input_ids": "(L,) int64",
+    "position_ids?": "(L,) int64 or (3, L) int64",
+    "token_inputs.": "(L,) int64",
+    "frame_offsets": "(T, 2) int64",
+    "frame_indices": "(S,) int64 ascending",
+    "pts_seconds": "(S,) float64 ascending",
+    "frame_pts_seconds": "(T,) float64",
+    "prompt_seconds": "(T,) float64",
+}
+"""Sizes: (T, h, w) the token grid, K tokens kept, E extra rows, L ids, S sampled frames, D of an embedding."""
 
 
 def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
@@ -36,11 +61,12 @@ def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
 
     try:
         values = _present(record)
-        _check_plain(values)
-        for key in (*_TRIPLES, "zero_frames", "deepstack_embeddings"):
+        r.check_values(values, _VALUES)
+        for key in ("token_grid_thw", "video_grid_thw", "model_grid_thw", "zero_frames", "deepstack_embeddings"):
             values[key] = tuple(values[key])
+        _check_tensors(values)
         pruned = PrunedVideo(**values)
-        for check in (_check_tensors, _check_numbers, _check_mask, _check_scores, _check_sequence, _check_counts):
+        for check in (_check_numbers, _check_mask, _check_scores, _check_sequence, _check_counts):
             check(pruned)
     except Fault as fault:
         raise ArtifactError(
@@ -59,102 +85,29 @@ def _present(record: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _check_plain(values: Mapping[str, Any]) -> None:
-    """The values that are no tensors."""
-    from evs_cli.core.methods import METHODS
-
-    def need(key: str, is_right: Callable[[Any], bool], expected: str) -> None:
-        require(is_right(values[key]), f"{key} is {describe(values[key])}, expected {expected}")
-
-    for key in _TRIPLES:
-        need(key, is_triple, "three positive integers")
-    for key, least in _LEAST_INTEGERS.items():
-        need(key, partial(is_int_from, least), f"an integer of at least {least}")
-    for key in _MAPPINGS:
-        need(key, lambda value: isinstance(value, Mapping), "a dict")
-    for key in ("zero_frames", "deepstack_embeddings"):
-        need(key, lambda value: isinstance(value, (list, tuple)), "a list")
-    for key in ("method", "modality"):
-        need(key, lambda value: isinstance(value, str), "a string")
-    need("features_are_batched", lambda value: isinstance(value, bool), "True or False")
-    need("method", lambda value: value in METHODS, f"one of {', '.join(METHODS)}")
-    need("seed", lambda value: value is None or is_int(value), "an integer or None")
-    need("min_dissimilarity", lambda value: value is None or is_number(value), "a number or None")
-    need("q", _is_rate, "0 <= q < 1")
-    for part in ("model", "video"):
-        if part in values["provenance"]:
-            found = values["provenance"][part]
-            require(isinstance(found, Mapping), f"provenance.{part} is {describe(found)}, expected a dict")
-
-
-def _check_tensors(pruned: PrunedVideo) -> None:
-    """Every tensor's shape and dtype, from the grid, the mask's count and the sequence's length."""
-    import torch
-
-    num_frames = pruned.token_grid_thw[0]
-    for key, ndim in (("embeddings", 2), ("extra_embeddings", 2), ("input_ids", 1), ("frame_indices", 1)):
-        tensor = getattr(pruned, key)
-        is_right = isinstance(tensor, torch.Tensor) and tensor.ndim == ndim
-        require(is_right, f"{key} is {describe(tensor)}, expected a tensor of {ndim} dimensions")
-    require(pruned.embeddings.is_floating_point(), f"embeddings are {pruned.embeddings.dtype}, expected floats")
-    require(pruned.embeddings.shape[1] > 0, "embeddings have no dimension")
-    kept = pruned.embeddings.shape[0]
-    extra, length, sampled = len(pruned.extra_embeddings), len(pruned.input_ids), len(pruned.frame_indices)
-    expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
-        "extra_embeddings": ((extra, pruned.embeddings.shape[1]), pruned.embeddings.dtype),
-        "extra_positions": ((extra,), torch.int64),
-        "retention_mask": (pruned.token_grid_thw, torch.bool),
-        "dissimilarity": (pruned.token_grid_thw, torch.float32),
-        "num_tokens_per_frame": ((num_frames,), torch.int64),
-        "token_thw": ((kept, 3), torch.int32),
-        "input_ids": ((length,), torch.int64),
-        "frame_offsets": ((num_frames, 2), torch.int64),
-        "frame_indices": ((sampled,), torch.int64),
-        "pts_seconds": ((sampled,), torch.float64),
-        "frame_pts_seconds": ((num_frames,), torch.float64),
-        "prompt_seconds": ((num_frames,), torch.float64),
-    }
-    mask = pruned.retention_mask
-    if isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and tuple(mask.shape) == pruned.token_grid_thw:
-        require(int(mask.sum()) == kept, f"{kept} embeddings, the retention mask keeps {int(mask.sum())}")
-    for key, (shape, dtype) in expected.items():
-        tensor = getattr(pruned, key)
-        is_right = isinstance(tensor, torch.Tensor) and tuple(tensor.shape) == shape and tensor.dtype == dtype
-        require(is_right, f"{key} is {describe(tensor)}, expected {shape} {dtype_name(dtype)}")
-    for level in pruned.deepstack_embeddings:
-        is_right = isinstance(level, torch.Tensor) and level.ndim == 2 and len(level) == kept
-        is_right = is_right and level.dtype == pruned.embeddings.dtype
-        require(is_right, f"deepstack_embeddings hold {describe(level)}, expected {kept} rows as the main level's")
-    for key, values in pruned.token_inputs.items():
-        is_right = isinstance(values, torch.Tensor) and tuple(values.shape) == (length,) and values.dtype == torch.int64
-        require(is_right, f"token_inputs.{key} is {describe(values)}, expected ({length},) int64")
-    positions = pruned.position_ids
-    is_right = positions is None or (
-        isinstance(positions, torch.Tensor)
-        and positions.dtype == torch.int64
-        and tuple(positions.shape) in ((length,), (3, length))
-    )
-    require(is_right, f"position_ids are {describe(positions)}, expected ({length},) or (3, {length}) int64")
+def _check_tensors(values: Mapping[str, Any]) -> None:
+    """Every tensor by the table, its letters bound to the grid and to what is there."""
+    named = {f"deepstack_embeddings.{level}": rows for level, rows in enumerate(values["deepstack_embeddings"])}
+    named |= {f"token_inputs.{name}": tensor for name, tensor in values["token_inputs"].items()}
+    named |= values
+    sizes: dict[str, Any] = dict(zip("Thw", values["token_grid_thw"], strict=True))
+    r.check_tensors(named, _KEPT, sizes)
+    kept = int(values["retention_mask"].sum())  # before the other tensors: each of them would be called wrong
+    require(sizes["K"] == kept, f"{sizes['K']} embeddings, the retention mask keeps {kept}")
+    require(sizes["D"] > 0, "embeddings have no dimension")
+    r.check_tensors(named, _TENSORS, sizes)
 
 
 def _check_numbers(pruned: PrunedVideo) -> None:
-    """Numbers that must be finite, and lists that must ascend."""
+    """The grids, and numbers of frames."""
     num_frames, height, width = pruned.token_grid_thw
     merge = pruned.spatial_merge_size
     require(
         pruned.video_grid_thw == (num_frames, height * merge, width * merge),
         f"video_grid_thw is {pruned.video_grid_thw}, expected the token grid times {merge}",
     )
-    for key in ("embeddings", "extra_embeddings", "pts_seconds", "frame_pts_seconds", "prompt_seconds"):
-        require(bool(getattr(pruned, key).isfinite().all()), f"{key} hold NaN or infinite values")
-    for level in pruned.deepstack_embeddings:
-        require(bool(level.isfinite().all()), "deepstack_embeddings hold NaN or infinite values")
-    indices = pruned.frame_indices
-    require(bool((indices >= 0).all() and (indices.diff() >= 0).all()), "frame_indices are negative or descend")
-    require(bool((pruned.pts_seconds.diff() >= 0).all()), "pts_seconds descend")
-    zero = pruned.zero_frames
-    is_right = all(is_int(frame) and 0 <= frame < num_frames for frame in zero) and list(zero) == sorted(set(zero))
-    require(is_right, f"zero_frames are {list(zero)!r}, expected ascending frames below {num_frames}")
+    require(bool((pruned.frame_indices >= 0).all()), "frame_indices are below 0")
+    r.check_zero_frames(pruned.zero_frames, num_frames)
 
 
 def _check_mask(pruned: PrunedVideo) -> None:
@@ -174,10 +127,11 @@ def _check_mask(pruned: PrunedVideo) -> None:
 def _check_scores(pruned: PrunedVideo) -> None:
     """The scores, and for ``evs`` that they give this very mask."""
     from evs_cli.core.dissimilarity import FIRST_FRAME_DISSIMILARITY
+    from evs_cli.core.methods import METHODS
     from evs_cli.core.retention import Ranking
 
     scores = pruned.dissimilarity
-    require(bool(scores.isfinite().all()), "dissimilarity holds NaN or infinite values")
+    require(pruned.method in METHODS, f"method is {describe(pruned.method)}, expected one of {', '.join(METHODS)}")
     require(bool((scores[0] == FIRST_FRAME_DISSIMILARITY).all()), "dissimilarity of frame 0 is not 255")
     require(pruned.noise_tokens <= pruned.retained_tokens, f"noise_tokens is {pruned.noise_tokens}, more than are kept")
     if pruned.method == "evs":
@@ -211,8 +165,6 @@ def _check_sequence(pruned: PrunedVideo) -> None:
 
 def _check_counts(pruned: PrunedVideo) -> None:
     """What the records of counts say against what is there."""
-    for key in ("planned", "actual", "provenance"):
-        require(is_json(getattr(pruned, key)), f"{key} holds something other than plain values")
     length = pruned.actual.get("sequence_length", pruned.sequence_length)
     require(length == pruned.sequence_length, f"actual says {describe(length)} ids, there are {pruned.sequence_length}")
     kept = pruned.retained_tokens
@@ -224,11 +176,3 @@ def _check_counts(pruned: PrunedVideo) -> None:
 def _rule_count(pruned: PrunedVideo) -> int:
     num_frames, height, width = pruned.token_grid_thw
     return compute_retained_tokens_count(height * width, num_frames, pruned.q)
-
-
-def _is_rate(value: Any) -> bool:
-    try:
-        check_pruning_rate(value)
-    except UsageError:
-        return False
-    return True

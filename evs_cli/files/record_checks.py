@@ -1,8 +1,15 @@
-"""The words and tests that checks of a file's record share: what a value is, what was expected of it."""
+"""The fields of a file as a table, and the functions that hold what was read against it.
+
+A new field is one entry: a ``Value`` of the record, or the shape and dtype of a tensor. What several fields say of each
+other stands in the checks of each kind of file.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -21,19 +28,9 @@ def is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_int_from(least: int, value: Any) -> bool:
-    """Whether it is an integer of at least ``least``."""
-    return is_int(value) and value >= least
-
-
 def is_number(value: object) -> bool:
     """Whether it is an integer or a float, and no bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def is_triple(value: object) -> bool:
-    """Whether it is three positive integers."""
-    return isinstance(value, (list, tuple)) and len(value) == 3 and all(is_int(n) and n > 0 for n in value)
 
 
 def is_json(value: Any) -> bool:
@@ -43,6 +40,108 @@ def is_json(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a field without a tensor must be."""
+
+    expected: str
+    """In words."""
+    is_right: Callable[[Any], bool]
+
+    @property
+    def or_none(self) -> Value:
+        """The same, and None as well."""
+        return Value(f"{self.expected} or None", lambda value: value is None or self.is_right(value))
+
+
+def at_least(least: int) -> Value:
+    """An integer from ``least`` on that a tensor of int64 can hold."""
+    return Value(f"an integer of at least {least}", lambda value: is_int(value) and least <= value < 2**63)
+
+
+def one_of(names: Sequence[str]) -> Value:
+    """One of several strings."""
+    return Value(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
+
+
+POSITIVE = Value(
+    "positive integers", lambda value: isinstance(value, (list, tuple)) and all(map(at_least(1).is_right, value))
+)
+TRIPLE = Value("three positive integers", lambda value: POSITIVE.is_right(value) and len(value) == 3)
+INTEGER = Value("an integer", is_int)
+RATE = Value("0 <= q < 1", lambda value: is_number(value) and 0 <= value < 1)
+TEXT = Value("a string", lambda value: isinstance(value, str))
+FLAG = Value("true or false", lambda value: isinstance(value, bool))
+LIST = Value("a list", lambda value: isinstance(value, (list, tuple)))
+DICT = Value("a dict", lambda value: isinstance(value, Mapping))
+PLAIN = Value("a dict of plain values", lambda value: isinstance(value, Mapping) and is_json(value))
+
+
+def check_values(record: Mapping[str, Any], table: Mapping[str, Value]) -> None:
+    """Hold a record against a table.
+
+    Args:
+        record: by name.
+        table: by name; ``store.dims`` is a field of the dict ``store``, whose own entry stands before, and ``?`` marks
+            a field that may be missing.
+
+    Raises:
+        Fault: a field is missing or of another kind.
+    """
+    for path, value in table.items():
+        name = path.removesuffix("?")
+        parent, _, last = name.rpartition(".")
+        holder = record[parent] if parent else record
+        if last in holder:
+            is_right = value.is_right(holder[last])
+            require(is_right, f"{name} is {describe(holder[last])}, expected {value.expected}")
+        else:
+            require(path.endswith("?"), f"{name} is missing")
+
+
+def check_tensors(found: Mapping[str, Any], table: Mapping[str, str], sizes: dict[str, Any]) -> None:
+    """Hold tensors against a table of shapes and dtypes.
+
+    Args:
+        found: by name; other fields are passed over.
+        table: by name, as in ``(K, 3) int32 ascending``. ``F`` is a floating dtype, ``_`` any size, and a letter takes
+            the size that it first meets. A name that ends in a dot stands for all that begin so; ``?`` as above.
+        sizes: what the letters stand for; those that are met are added.
+
+    Raises:
+        Fault: a tensor is missing, not finite, or of another shape, dtype or order.
+    """
+    for key, expected in table.items():
+        name = key.removesuffix("?")
+        names = [each for each in found if each.startswith(name)] if name.endswith(".") else [name]
+        for each in names:
+            if name == key or found.get(each) is not None:
+                require(each in found, f"{each} is missing")
+                _check_tensor(each, found[each], expected, sizes)
+
+
+def _check_tensor(name: str, tensor: Any, expected: str, sizes: dict[str, Any]) -> None:
+    import torch
+
+    # The words of the table become what is expected here, and that a pattern for the words that describe the tensor.
+    expected, order, _ = expected.partition(" ascending")
+    expected = re.sub(r"\b[A-Za-z]\b", lambda letter: str(sizes.get(letter[0], letter[0])), expected)
+    pattern = re.sub(r"\b[A-Za-z]\b", r"(?P<\g<0>>\\d+)", re.escape(expected)).replace("(?P<F>", "(?P<F>b?float")
+    pattern = re.sub(r"\b_\b", r"\\d+", pattern).replace(r"\ or\ ", "|")
+    match = re.fullmatch(pattern, describe(tensor)) if isinstance(tensor, torch.Tensor) else None
+    if match is None:
+        raise Fault(f"{name} is {describe(tensor)}, expected {re.sub(r'F$', 'floats', expected)}")
+    sizes |= {letter: size if letter == "F" else int(size) for letter, size in match.groupdict().items()}
+    require(bool(tensor.isfinite().all()), f"{name} holds NaN or infinite values")
+    require(not order or bool((tensor.diff() >= 0).all()), f"{name} descend")
+
+
+def check_zero_frames(zero: Sequence[Any], num_frames: int) -> None:
+    """Raise ``Fault`` unless these are frames of tokens, each once and in order."""
+    is_right = all(is_int(frame) and 0 <= frame < num_frames for frame in zero) and list(zero) == sorted(set(zero))
+    require(is_right, f"zero_frames are {describe(list(zero))}, expected ascending frames below {num_frames}")
 
 
 def describe(value: object) -> str:

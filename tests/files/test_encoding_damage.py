@@ -163,6 +163,7 @@ CHANGES = {
     "an extra on a token": (item("extra_positions", 0, 4), "extra row|extra_positions"),
     "an extra below 0": (item("extra_positions", 0, -1), "extra_positions"),
     "ids of int32": (tensor("input_ids", lambda old: old.int()), "input_ids"),
+    "ids without a dimension": (tensor("input_ids", lambda old: old[0].clone()), r"input_ids is \(\) int64"),
     "an id less": (tensor("input_ids", lambda old: old[:-1]), "position_ids|token_inputs|input_ids"),
     "positions of two rows": (tensor("position_ids", lambda old: old[:2]), "position_ids"),
     "inputs of another length": (tensor("token_inputs.kind", lambda old: old[1:]), "token_inputs"),
