@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.files import artifact
 from evs_cli.files.output_file import check_output_file
 from evs_cli.jobs.cache import open_cache
-from evs_cli.jobs.stored_session import RULE_OPTIONS, StoredSession
+from evs_cli.jobs.encoded_input import open_inputs
+from evs_cli.jobs.stored_session import RULE_OPTIONS
 from evs_cli.jobs.sweep import SweepRow, sweep
 from evs_cli.pipeline.keywords import EncodeKeywords, RequestKeywords
-from evs_cli.pipeline.progress import SilentProgress
-from evs_cli.pipeline.request import SessionRequest, make_request
-from evs_cli.pipeline.session import Session
-from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
+from evs_cli.pipeline.progress import SilentProgress, Timings
+from evs_cli.pipeline.request import make_request
+from evs_cli.video.own_files import ENCODING_SUFFIX
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
@@ -58,14 +58,9 @@ def prune_video(
     if output is not None:
         artifact.check_output_path(Path(output), overwrite=overwrite)
     asked = make_request(**request)
-    if is_own_file(video):
-        stored = StoredSession(asked, SilentProgress(), uses_cache=cache)
-        with stored.opened(os.fspath(cast("str", video))) as encoding:
-            pruned = encoding.at(stored.pruning_rate(q, encoding)[0], stored.rule)
-    else:
-        session = _session(asked, cache)
-        rate, _ = session.pruning_rate(q)
-        pruned = session.retain(video, [rate]).prune(rate)
+    inputs = open_inputs([video], asked, q, SilentProgress(), open_cache() if cache else None)
+    with inputs.opened(video) as each:
+        pruned, _ = each.prune(Timings())
     if output is not None:
         artifact.save(pruned, output, overwrite=overwrite)
     return pruned
@@ -91,13 +86,10 @@ def sweep_video(
     for q in rates:
         check_pruning_rate(q)
     asked = make_request(**request)
-    if is_own_file(video):
-        stored = StoredSession(asked, SilentProgress(), uses_cache=cache)
-        with stored.opened(os.fspath(cast("str", video))) as encoding:
-            return sweep(encoding.video, rates, stored.rule, encoder=encoding.model, with_quality=with_quality)
-    session = _session(asked, cache)
-    encoded = session.encode(video) if with_quality else session.score(video)
-    return sweep(encoded, rates, session.rule, encoder=session.encoder, with_quality=with_quality)
+    inputs = open_inputs([video], asked, None, SilentProgress(), open_cache() if cache else None)
+    with inputs.opened(video) as each:
+        encoded = each.encode(with_rows=with_quality)
+        return sweep(encoded, rates, inputs.rule, encoder=each.model, with_quality=with_quality)
 
 
 def encode_video(
@@ -131,6 +123,7 @@ def encode_video(
     from pathlib import Path
 
     from evs_cli.files.encoding.reader import open_encoding
+    from evs_cli.jobs.cached_session import open_session
     from evs_cli.jobs.encode import StoreRequest, encode_to_file
 
     for name in RULE_OPTIONS:
@@ -138,11 +131,6 @@ def encode_video(
             raise TypeError(f"unexpected keyword {name!r}: an encoding keeps every row")
     store, target = StoreRequest(store_dtype, levels), Path(output)
     check_output_file(target, (ENCODING_SUFFIX,), overwrite=overwrite)
-    encode_to_file(video, target, _session(make_request(**request), cache), store)
+    session = open_session(make_request(**request), None, open_cache() if cache else None)
+    encode_to_file(video, target, session, store)
     return open_encoding(target)
-
-
-def _session(request: SessionRequest, cache: bool) -> Session:
-    from evs_cli.jobs.cached_session import open_session
-
-    return open_session(request, None, open_cache() if cache else None)

@@ -6,6 +6,8 @@ code. Anything else that is raised is a bug and keeps its traceback.
 
 from __future__ import annotations
 
+import re
+
 
 class EvsError(Exception):
     """Base of every error a user can cause and can mend.
@@ -26,6 +28,12 @@ class EvsError(Exception):
 def first_line(error: BaseException) -> str:
     """The first line of an error's text; its class's name where it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def without_secrets(text: str) -> str:
+    """Hide the password and the query of each URL in a text: both may hold a key, and messages end up in logs."""
+    text = re.sub(r"(?<=://)[^/\s]*@|^[^/\s]+:[^/\s]*@", "…@", text)
+    return re.sub(r"(://[^\s?]*\?)[^\s'\"]+", r"\1…", text)
 
 
 class UsageError(EvsError, ValueError):

@@ -37,19 +37,20 @@ def command(
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.jobs.cache import open_cache
-        from evs_cli.jobs.encode import StoreRequest, plan_encode_job, run_encode_job
+        from evs_cli.jobs.encode import StoreRequest, encode_request, run_encode
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.encodings import render_encodings
 
         store = StoreRequest(store_dtype, levels)
-        job = plan_encode_job(
+        job = encode_request(
             videos,
             output,
             store,
             overwrite=force,
-            request=make_request(**request),
+            session=make_request(**request),
             cache=open_cache() if cache else None,
+            dry_run=dry_run,
         )
-        render_encodings(run_encode_job(job, progress, dry_run=dry_run), sink)
+        render_encodings(run_encode(job, progress), sink)
     if not dry_run and len(videos) == 1:
         sink.hint(f"evs sweep {shlex.quote(output)}")

@@ -37,12 +37,12 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.jobs.plan import BudgetJob, fit_request, names_of, numbers_of, subjects_of
+        from evs_cli.jobs.plan import BudgetJob, fit_request, numbers_of, subjects_of
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.fit import render_fit
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
-        sink.inputs = names_of(subjects)
+        sink.inputs = [str(subject) for subject in subjects]
         job = BudgetJob(make_request(**request))
         limit = job.context_of(one_of("--context", context, context_alias))
         render_fit(job.fit(subjects, fit_request(job.encoder, limit, max_tokens, reserve)), sink)

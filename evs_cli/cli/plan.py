@@ -42,22 +42,22 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.jobs.plan import BudgetJob, names_of, numbers_of, plan_dialects, subjects_of
+        from evs_cli.jobs.plan import BudgetJob, PlanRequest, numbers_of, plan_dialects, subjects_of
         from evs_cli.pipeline.request import make_requests
         from evs_cli.report.budget import render_plan
         from evs_cli.report.comparison import render_dialects
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
-        sink.inputs = names_of(subjects)
+        sink.inputs = [str(subject) for subject in subjects]
         rates = plan_rates(one_of("--q", q, q_alias), keep)
         limit = one_of("--context", context, context_alias)
         budget_bytes = None if kv_budget is None else gib(kv_budget)
         asked: RequestKeywords = {**request, "min_dissimilarity": min_dissimilarity}
         requests = make_requests(**asked)
         if len(requests) > 1:
-            plans = plan_dialects(requests, subjects, rates, limit, budget_bytes, reserve=reserve)
-            render_dialects(names_of(subjects), plans, sink, limit)
+            plan = PlanRequest(rates, limit, budget_bytes, reserve)
+            render_dialects(plan_dialects(requests, subjects, plan), sink)
         else:
             job = BudgetJob(requests[0])
-            limit = job.context_less_reserve(limit, reserve)
-            render_plan(job.plan(subjects, rates, limit, budget_bytes, reserve=reserve), sink, limit)
+            plan = PlanRequest(rates, job.context_less_reserve(limit, reserve), budget_bytes, reserve)
+            render_plan(job.plan(subjects, plan), sink)

@@ -49,21 +49,22 @@ def command(
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.jobs.cache import open_cache
-        from evs_cli.jobs.prune import plan_job, run_job
+        from evs_cli.jobs.prune import prune_request, run_prune
         from evs_cli.jobs.stored_session import are_encodings
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.render import render_prune
 
         if are_encodings(videos):
             request = for_encodings(request, ctx)
-        job = plan_job(
+        job = prune_request(
             videos,
             rate,
             output,
             overwrite=force,
-            request=make_request(**request),
+            session=make_request(**request),
             cache=open_cache() if cache else None,
+            dry_run=dry_run,
         )
-        render_prune(run_job(job, progress, dry_run=dry_run), sink, parts)
+        render_prune(run_prune(job, progress), sink, parts)
     if output is not None and not dry_run and len(videos) == 1:
         sink.hint(f"evs show {shlex.quote(output)}")

@@ -52,9 +52,9 @@ def command(
 
         from evs_cli.encoders.source import DEFAULT_MODEL
         from evs_cli.jobs.cache import open_cache
-        from evs_cli.jobs.plan import plan_models
+        from evs_cli.jobs.plan import PlanRequest, plan_models
         from evs_cli.jobs.stored_session import are_encodings
-        from evs_cli.jobs.sweep import SweepJob, parse_rates, run_sweep
+        from evs_cli.jobs.sweep import SweepRequest, parse_rates, run_sweep
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
@@ -76,9 +76,9 @@ def command(
         requests = [make_request(**each) for each in of_models]
         limit = one_of("--context", context, context_alias)
         if dry_run:
-            render_plan(plan_models(requests, videos, rates, limit), sink, None)
+            render_plan(plan_models(requests, videos, PlanRequest(rates, limit, may_refuse=False)), sink)
             return
-        job = SweepJob(
+        job = SweepRequest(
             tuple(videos),
             tuple(requests),
             tuple(rates),

@@ -1,7 +1,8 @@
-"""What transformers 5.24's configuration classes put in where a ``config.json`` is silent: data, no code.
+"""What transformers' configuration classes put in where a ``config.json`` is silent: data, no code.
 
-Only fields the costs ask for, under the name of ``fields.ALIASES`` that stands first. A test compares every one with
-the class itself.
+Only fields the costs ask for, under the name of ``fields.ALIASES`` that stands first. The classes themselves are not
+asked: importing one imports torch, which takes many times as long as a plan. Tests compare every field with the class
+of the installed release; 5.16.0 to 5.24.0 agree on all of them.
 """
 
 from __future__ import annotations

@@ -1,38 +1,28 @@
 """Dialects: how each server samples, resizes, times, counts and writes a video, before it is asked.
 
-``evs`` is no module here: it is the model's own processor, told the true times. The others are pure rules of one
-server and version each, which import nothing of the server.
+``evs`` is no server here: it is the model's own processor, told the true times. The others are pure rules of one
+server and version each, which import nothing of the server. A new version is a file with its ``Server`` and a line in
+``_SERVERS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING
 
-from evs_cli.dialects.base import (
-    PruningRate,
-    RefusedByServerError,
-    ServedModel,
-    ServerOptions,
-    ServerPlan,
-    ServerSource,
-)
 from evs_cli.errors import UsageError
 
+if TYPE_CHECKING:
+    from evs_cli.dialects.server import FamilyRules, Server
+
 EVS = "evs"
-_MODULES = {
-    "hf": ("transformers_5_24", "transformers_5_24_glm", "transformers_5_24_internvl"),
-    "vllm": ("vllm_0_33", "vllm_0_33_glm", "vllm_0_33_internvl"),
-    "sglang": ("sglang_0_5_23", "sglang_0_5_23_glm"),
+_SERVERS = {
+    "hf": {"5.24": "transformers_5_24_server"},
+    "vllm": {"0.33": "vllm_0_33_server"},
+    "sglang": {"0.5.23": "sglang_0_5_23_server"},
 }
-"""Modules of a server's rules: its own, then those of families that need more room."""
-_VERSIONS = {"hf": "5.24", "vllm": "0.33", "sglang": "0.5.23"}
-
-
-Planner = Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan]
-"""A server's rules for a family."""
+"""The module whose ``SERVER`` is a server at a version, imported when its rules are asked for; the newest last."""
 
 
 @dataclass(frozen=True)
@@ -41,97 +31,68 @@ class Dialect:
 
     server: str
     """``evs``, ``hf``, ``vllm`` or ``sglang``."""
+    version: str = ""
+    """The version whose rules these are; none of ``evs``."""
     note: str | None = None
-    """Said where another version was asked for than the one that is known."""
+    """Said where another version was asked for than those that are known."""
 
     @property
     def name(self) -> str:
-        """``hf@5.24``, ``vllm@0.33``: the server and the version whose rules these are; ``evs`` alone."""
-        return self.server if self.server == EVS else f"{self.server}@{_VERSIONS[self.server]}"
+        """``hf@5.24``, ``vllm@0.33``; ``evs`` alone."""
+        return f"{self.server}@{self.version}" if self.version else self.server
 
     @property
     def is_evs(self) -> bool:
         """Whether the model's own processor is told the true times."""
         return self.server == EVS
 
-    def rules(self) -> ModuleType:
-        """The module of its rules; not for ``evs``."""
-        return import_module(f"evs_cli.dialects.{_MODULES[self.server][0]}")
+    @property
+    def rules(self) -> Server:
+        """Its rules; not for ``evs``."""
+        server: Server = import_module(f"evs_cli.dialects.{_SERVERS[self.server][self.version]}").SERVER
+        return server
 
-    def planner(self, rules: str) -> Planner:
+    def family(self, name: str) -> FamilyRules:
         """Its rules for a family, by the name that ``served_model`` gives.
 
         Raises:
             UsageError: a family whose videos it does not serve, or not in this format.
         """
-        planners = _by_family(self.server, "PLANNERS")
-        if rules not in planners:
-            others = [other.name for other in ALL if other.is_evs or rules in _by_family(other.server, "PLANNERS")]
+        families = self.rules.families
+        if name not in families:
+            others = [other.name for other in ALL if other.is_evs or name in other.rules.families]
             raise UsageError(
-                f"There are no rules for {rules} under {self.name}: the server has no model of its own for this "
+                f"There are no rules for {name} under {self.name}: the server has no model of its own for this "
                 f"family's format. Expected --dialect {' or '.join(others)}."
             )
-        return planners[rules]
-
-    def without_unreadable(
-        self, rules: str, plan: ServerPlan, source: ServerSource, model: ServedModel, options: ServerOptions, held: int
-    ) -> ServerPlan:
-        """The plan without the frames past the last of a file that holds ``held``: vLLM's loader leaves them out.
-
-        Raises:
-            RefusedByServerError: no frame is left, or fewer than the model takes.
-        """
-        readable = plan.frame_indices[plan.frame_indices < held]
-        if self.server != "vllm" or len(readable) == len(plan.frame_indices):
-            return plan
-        if not len(readable):
-            raise RefusedByServerError("none of the frames that the server asks for is in the file.")
-        lost = len(plan.frame_indices) - len(readable)
-        note = f"{lost} of its {len(plan.frame_indices)} frames are past the end of the file, and it leaves them out"
-        again = _by_family(self.server, "FRAME_PLANNERS")[rules](source, model, options, readable, plan.rule)
-        return replace(again, notes=(*dict.fromkeys((*plan.notes, *again.notes)), note))
-
-    @property
-    def context_margin(self) -> int:
-        """Ids of the context that no prompt gets."""
-        margin: int = self.rules().CONTEXT_MARGIN
-        return margin
-
-    def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
-        """The rate it prunes a checkpoint's videos at."""
-        rate: PruningRate = self.rules().pruning(model, options)
-        return rate
-
-
-def _by_family(server: str, table: str) -> dict[str, Callable[..., ServerPlan]]:
-    """What the modules of a server hold by family: ``PLANNERS``, or ``FRAME_PLANNERS`` of given frames."""
-    found: dict[str, Callable[..., ServerPlan]] = {}
-    for module in _MODULES[server]:
-        found |= getattr(import_module(f"evs_cli.dialects.{module}"), table)
-    return found
+        return families[name]
 
 
 EVS_DIALECT = Dialect(EVS)
 """The model's own processor, told the true times: the default."""
 
-ALL = tuple(Dialect(server) for server in (EVS, *_MODULES))
-"""Every dialect, in the order of ``--dialect all``."""
+ALL = (EVS_DIALECT, *(Dialect(server, list(versions)[-1]) for server, versions in _SERVERS.items()))
+"""Every server at its newest version, in the order of ``--dialect all``."""
 
 
 def parse_dialect(text: str) -> Dialect:
-    """The dialect of a name such as ``vllm`` or ``vllm@0.33``; of another version, the known one, which is noted.
+    """The dialect of a name such as ``vllm`` or ``vllm@0.33``; of an unknown version, the newest one, which is noted.
 
     Raises:
         UsageError: a server that is not known.
     """
     server, _, version = text.partition("@")
-    if (server != EVS and server not in _MODULES) or (server == EVS and version):
+    newest = next((dialect for dialect in ALL if dialect.server == server), None)
+    if newest is None or (newest.is_evs and version):
         names = [dialect.name for dialect in ALL]
         raise UsageError(f"Invalid dialect {text!r}. Expected {', '.join(names)} or all.")
-    known = _VERSIONS.get(server)
-    if not version or known is None or version == known or version.startswith(f"{known}."):
-        return Dialect(server)
-    return Dialect(server, note=f"the rules of {server} {version} are not known: those of {known} are used")
+    if not version:
+        return newest
+    for known in _SERVERS[server]:
+        if version == known or version.startswith(f"{known}."):
+            return Dialect(server, known)
+    note = f"the rules of {server} {version} are not known: those of {newest.version} are used"
+    return Dialect(server, newest.version, note)
 
 
 def parse_dialects(text: str) -> tuple[Dialect, ...]:

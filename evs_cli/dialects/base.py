@@ -43,6 +43,10 @@ class ServerSource:
         return self.num_frames / self.average_fps if self.average_fps > 0 else 0.0
 
 
+LIMIT_OPTIONS = ("max_model_len", "max_num_batched_tokens", "max_decoded_bytes", "max_image_pixels")
+"""Fields of ``ServerOptions`` that only say which videos pass: no frame, size or time depends on them."""
+
+
 @dataclass(frozen=True)
 class ServerOptions:
     """How the server was started, and what a request says of its video.
@@ -67,14 +71,21 @@ class ServerOptions:
     """vLLM's ``--max-num-batched-tokens``; None is its default on a GPU of 80 GB."""
     max_decoded_bytes: int | None = None
     """vLLM's ``VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES``; None is its default."""
+    max_image_pixels: int | None = None
+    """vLLM's ``VLLM_MAX_IMAGE_PIXELS``; None is its default."""
 
     def __post_init__(self) -> None:
         if self.video_pruning_rate is not None:
             check_pruning_rate(self.video_pruning_rate)
-        for name in ("max_model_len", "max_num_batched_tokens", "max_decoded_bytes"):
+        for name in LIMIT_OPTIONS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"Invalid {name} ({value}). Expected at least 1.")
+
+    @property
+    def changes_plans(self) -> bool:
+        """Whether anything here changes frames, sizes or times."""
+        return any(value for name, value in vars(self).items() if name not in ("video_pruning_rate", *LIMIT_OPTIONS))
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,17 @@ In: an encoder (for its processor and tokenizer), a file's facts or numbers, a d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from evs_cli.dialects import Dialect
-from evs_cli.dialects.base import GlmModel, PruningRate, QwenModel, ServedModel, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
-from evs_cli.dialects.vllm_0_33 import option_notes
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
-from evs_cli.video.info import VideoInfo
 from evs_cli.video.sampling import FrameSelection, SamplingRequest
 
 _MAX_RATE_DIFFERENCE = 0.01  # of the true rate; less shifts no sampled frame by a frame within a minute
@@ -55,31 +52,6 @@ class ServedClip:
         return self.server.pruning.q
 
 
-def server_source(video: VideoInfo, server: str) -> ServerSource:
-    """A file's facts as a server's loader states them.
-
-    vLLM: OpenCV's frame count (the header's, else the container's duration times the rate), corrected where an edit
-    list hides frames, and its average rate; tested against OpenCV 4.13. SGLang: the frames and the rate that
-    torchcodec counts. transformers is told what evs knows. None of them makes pixels square.
-    """
-    height_width = video.orientation.shown_size(video.coded_width, video.coded_height)[::-1]
-    if server == "vllm":
-        return ServerSource(opencv_num_frames(video), video.average_fps, *height_width)
-    counted = video.num_frames / video.duration_seconds if video.duration_seconds > 0 else 0.0
-    return ServerSource(video.num_frames, counted if server == "sglang" else video.average_fps, *height_width)
-
-
-def opencv_num_frames(video: VideoInfo) -> int:
-    """Frames of a file as vLLM's OpenCV loader counts them."""
-    claimed = video.header_num_frames
-    if claimed is None and video.container_seconds is not None:
-        claimed = int(video.container_seconds * video.average_fps + 0.5)
-    if not claimed:
-        return video.num_frames
-    # Fewer by one are taken for a miscount of the header; a file that is cut off cannot be sought to its end.
-    return video.num_frames if video.num_frames < claimed - 1 and not video.is_cut_off else claimed
-
-
 class ServedPlanner:
     """One checkpoint under one dialect: plans clips by its rules.
 
@@ -104,48 +76,32 @@ class ServedPlanner:
         *,
         may_configure: bool = False,
     ) -> None:
-        self._rules, self.model = served_model(encoder)
+        name, self.model = served_model(encoder)
         assert isinstance(encoder, VisionLanguageEncoder)
         if sampling.start_seconds is not None or sampling.end_seconds is not None:
             raise UsageError(
                 f"--start and --end have no effect on {dialect.name}: a server takes the whole file. Expected a file "
                 "cut before, or --dialect evs."
             )
-        self.dialect, self.encoder, self._options = dialect, encoder, options
+        self.dialect, self.encoder, self.options = dialect, encoder, options
         self._may_configure = may_configure
         self._known_ids: dict[str, list[int]] = {}
-        self._planner: Callable[[ServerSource, ServedModel, ServerOptions], ServerPlan] = dialect.planner(self._rules)
+        self.rules, self.family = dialect.rules, dialect.family(name)
 
     def server_options(self, sampling: SamplingRequest, options: EncodeOptions) -> ServerOptions:
         """The server's options with what the user asks of the sampling and the size put in."""
         asked = {name: getattr(sampling, name) for name in ("fps", "num_frames", "max_frames")}
         request = {name: value for name, value in asked.items() if value is not None}
-        pixels = _pixel_arguments(options, self.dialect.server)
-        base = self._options
-        if self.dialect.server != "sglang":
-            return replace(base, request=request, mm_processor=_with_pixels(base.mm_processor, pixels, self.model))
-        if not self._may_configure:
-            return replace(base, request=request, mm_process=_with_pixels(base.mm_process, pixels, self.model))
-        configured = {"nframes" if name == "num_frames" else name: value for name, value in request.items()}
-        return replace(base, mm_process=_with_pixels({**base.mm_process, **configured}, pixels, self.model))
-
-    @property
-    def profiled_model(self) -> ServedModel:
-        """The checkpoint with the pixel limits that the server was started with: vLLM expects images by them too."""
-        given = self._options.mm_processor
-        if not isinstance(self.model, QwenModel) or not given.keys() & {"size", "min_pixels", "max_pixels"}:
-            return self.model
-        size = given.get("size", {})
-        most = given.get("max_pixels", size.get("longest_edge"))
-        least = given.get("min_pixels", size.get("shortest_edge", self.model.min_pixels))
-        if most is None:
-            return replace(self.model, min_pixels=least)
-        return replace(self.model, min_pixels=least, max_pixels=most, image_max_pixels=most)
+        if self._may_configure or self.rules.samples_by_request:
+            started = self.rules.configured(self.options, request)
+        else:
+            started = replace(self.options, request=request)
+        return self.rules.with_pixels(started, options, self.model)
 
     @property
     def pruning(self) -> PruningRate:
         """The rate the server prunes at, and who says so."""
-        return self.dialect.pruning(self.model, self._options)
+        return self.rules.pruning(self.model, self.options)
 
     def server_plan(
         self,
@@ -161,10 +117,29 @@ class ServedPlanner:
         """
         self.encoder.check_options(options)
         server_options = self.server_options(sampling, options)
-        plan = self._planner(source, self.model, server_options)
-        if held_frames is None:
+        plan = self.family.plan(source, self.model, server_options)
+        if held_frames is None or not self.rules.skips_missing_frames:
             return plan
-        return self.dialect.without_unreadable(self._rules, plan, source, self.model, server_options, held_frames)
+        return self._without_missing(plan, source, server_options, held_frames)
+
+    def _without_missing(
+        self, plan: ServerPlan, source: ServerSource, options: ServerOptions, held_frames: int
+    ) -> ServerPlan:
+        """The plan without the frames past the last one of a file that holds ``held_frames``.
+
+        Raises:
+            RefusedByServerError: no frame is left, or fewer than the model takes.
+        """
+        readable = plan.frame_indices[plan.frame_indices < held_frames]
+        lost = len(plan.frame_indices) - len(readable)
+        if lost == 0:
+            return plan
+        if not len(readable):
+            raise RefusedByServerError("none of the frames that the server asks for is in the file.")
+        assert self.family.plan_frames is not None
+        note = f"{lost} of its {len(plan.frame_indices)} frames are past the end of the file, and it leaves them out"
+        again = self.family.plan_frames(source, self.model, options, readable, plan.rule)
+        return replace(again, notes=(*dict.fromkeys((*plan.notes, *again.notes)), note))
 
     def plan(
         self, source: ServerSource, true: TrueSource, sampling: SamplingRequest, options: EncodeOptions
@@ -188,8 +163,8 @@ class ServedPlanner:
             loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
         )
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
-        asked = option_notes(self._options) if self.dialect.server == "vllm" else ()
-        notes = (*dialect_notes, *source_notes(source, true), *asked, *server.notes)
+        option_notes = self.rules.option_notes(self.options)
+        notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes)
         outer = sum(len(self._ids(marker)) for marker in server.outer)
         return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes)
 
@@ -269,15 +244,6 @@ def source_notes(source: ServerSource, true: TrueSource) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _with_pixels(given: Mapping[str, Any], pixels: Mapping[str, Any], model: ServedModel) -> dict[str, Any]:
-    """A server's arguments with the pixel limits asked for put in."""
-    merged = {**given, **pixels}
-    if pixels.get("size") and isinstance(model, (QwenModel, GlmModel)):  # their processors take both edges or none
-        own = {"shortest_edge": model.min_pixels, "longest_edge": model.max_pixels}
-        merged["size"] = {**own, **given.get("size", {}), **pixels["size"]}
-    return merged
-
-
 def _joined(segments: Sequence[str | int]) -> list[str | int]:
     """Adjacent texts as one; runs of placeholders keep them apart, as the tokenizer itself does at special tokens."""
     joined: list[str | int] = []
@@ -287,18 +253,3 @@ def _joined(segments: Sequence[str | int]) -> list[str | int]:
         else:
             joined.append(segment)
     return joined
-
-
-def _pixel_arguments(options: EncodeOptions, server: str) -> dict[str, Any]:
-    """The pixel limits asked for, as the server's arguments; a family takes those of a frame or those of a video.
-
-    transformers' processors take both as the edges of ``size``; SGLang's own resize has the limits of a frame.
-    """
-    least, most = options.frame_min_pixels, options.frame_max_pixels
-    given: dict[str, Any] = {"cap_pixels_per_frame": options.cap_pixels_per_frame}
-    if server == "sglang":
-        given |= {"min_pixels": least, "max_pixels": most}
-        least = most = None
-    edges = {"shortest_edge": least or options.video_min_pixels, "longest_edge": most or options.video_max_pixels}
-    given["size"] = {name: value for name, value in edges.items() if value is not None} or None
-    return {name: value for name, value in given.items() if value is not None}

@@ -6,27 +6,22 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evs_cli.dialects import EVS_DIALECT, Dialect, parse_dialect, parse_dialects
+from evs_cli.dialects import ALL, EVS_DIALECT, Dialect, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import UsageError
 
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 """Of vLLM's numbers."""
-_DECODED_BYTES = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
 _FLAGS = ("trust-remote-code", "enforce-eager", "enable-prefix-caching", "no-enable-prefix-caching")
 """Options without a value that people put in front of a model."""
 _JSON_OPTIONS = ("media-io-kwargs", "mm-processor-kwargs", "mm-process-config")
-_OWNERS = {
-    "media_io_kwargs": "vllm",
-    "mm_process_config": "sglang",
-    "max_num_batched_tokens": "vllm",
-}
-"""Options that one server alone has; mm_processor_kwargs are vLLM's and, as the processor's own, transformers'."""
+_OWNED = ("media_io_kwargs", "mm_processor_kwargs", "mm_process_config", "max_num_batched_tokens")
+"""Options that not every server has."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,9 @@ def parse_server_command(command: str) -> ServerCommand:
         dialect, rest = parse_dialect("sglang"), words
     else:
         raise UsageError(
-            f"Invalid --server-cmd {command!r}. Expected 'vllm serve MODEL …' or 'python -m sglang.launch_server …'."
+            # The line is not repeated: its --api-key is a key.
+            "Invalid --server-cmd: it starts neither vLLM nor SGLang. Expected 'vllm serve MODEL …' or "
+            "'python -m sglang.launch_server …'."
         )
     given = dict(_options_of(rest))
     names = {
@@ -128,8 +125,8 @@ def parse_server_command(command: str) -> ServerCommand:
         )
     options = {names[name]: value for name, value in given.items() if name in names}
     environment = dict(word.split("=", 1) for word in words if re.fullmatch(r"[A-Z][A-Z0-9_]*=.*", word))
-    if _DECODED_BYTES in environment:
-        options["max_decoded_bytes"] = environment[_DECODED_BYTES]
+    variables = dialect.rules.limit_variables
+    options |= {variables[name]: value for name, value in environment.items() if name in variables}
     overrides = _json_object("json_model_override_args", given.get("json-model-override-args"))
     if "video_pruning_rate" in overrides:
         options.setdefault("video_pruning_rate", overrides["video_pruning_rate"])
@@ -147,6 +144,7 @@ def parse_server_options(
     max_model_len: int | str | None = None,
     max_num_batched_tokens: int | str | None = None,
     max_decoded_bytes: int | str | None = None,
+    max_image_pixels: int | str | None = None,
     is_one_of_all: bool = False,
 ) -> ServerOptions:
     """The options of one server, from JSON and numbers as its command line takes them.
@@ -160,25 +158,21 @@ def parse_server_options(
         max_model_len: longest sequence.
         max_num_batched_tokens: vLLM's.
         max_decoded_bytes: vLLM's, of its environment.
+        max_image_pixels: the same.
         is_one_of_all: whether every dialect is asked for, so that an option of another server is that server's.
 
     Raises:
         UsageError: JSON that is none, a value outside its range, or an option of another server.
     """
-    given = {
-        "media_io_kwargs": media_io_kwargs,
-        "mm_processor_kwargs": mm_processor_kwargs,
-        "mm_process_config": mm_process_config,
-        "max_num_batched_tokens": max_num_batched_tokens,
-    }
-    own = _own_options(dialect, given)
-    if len(own) < len(given) and not is_one_of_all:
-        for name, value in given.items():
-            if value is not None and name not in own:
-                owner = _OWNERS.get(name, "vllm")
-                raise UsageError(f"{_flag(name)} has no effect on {dialect.name}. Expected it with --dialect {owner}.")
+    own = frozenset() if dialect.is_evs else dialect.rules.own_options
+    given = (media_io_kwargs, mm_processor_kwargs, mm_process_config, max_num_batched_tokens)
+    for name, value in zip(_OWNED, given, strict=True):
+        if value is not None and name not in own and not is_one_of_all:
+            owner = _owner(name)
+            raise UsageError(f"{_flag(name)} has no effect on {dialect.name}. Expected it with --dialect {owner}.")
     return ServerOptions(
         max_decoded_bytes=_length("max_decoded_bytes", max_decoded_bytes),
+        max_image_pixels=_length("max_image_pixels", max_image_pixels),
         media_io=_video_part("media_io_kwargs", media_io_kwargs if "media_io_kwargs" in own else None),
         mm_processor=_processor_part(mm_processor_kwargs if "mm_processor_kwargs" in own else None),
         mm_process=_video_part("mm_process_config", mm_process_config if "mm_process_config" in own else None),
@@ -190,10 +184,9 @@ def parse_server_options(
     )
 
 
-def _own_options(dialect: Dialect, names: Iterable[str]) -> set[str]:
-    """Those of the options that the server has."""
-    owners = {**_OWNERS, "mm_processor_kwargs": "hf" if dialect.server == "hf" else "vllm"}
-    return {name for name in names if owners[name] == dialect.server}
+def _owner(option: str) -> str:
+    """The server that has an option; transformers, the first of all, is named only where no server has it."""
+    return next(dialect.server for dialect in ALL[::-1] if option in dialect.rules.own_options)
 
 
 def _options_of(words: list[str]) -> Iterator[tuple[str, str]]:

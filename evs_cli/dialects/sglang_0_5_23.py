@@ -37,8 +37,6 @@ FRAME_MIN_PIXELS = 128 * 28 * 28
 FRAME_MAX_PIXELS = 768 * 28 * 28
 VIDEO_MAX_PIXELS = int(128_000 * 28 * 28 * 0.9)
 """Of all frames together, before the division by their number; each frame's share is doubled."""
-CONTEXT_MARGIN = 7
-"""Ids of the context that no prompt gets: 6 are kept free, and one as long as the rest is refused too."""
 NEMOTRON_FPS = 2
 NEMOTRON_MAX_FRAMES = 128
 _OWN_KEYS = frozenset(("fps", "nframes", "min_frames", "max_frames", "min_pixels", "max_pixels", "total_pixels")) | {
@@ -121,9 +119,6 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
         rule=f"{NEMOTRON_FPS} fps, at most {NEMOTRON_MAX_FRAMES} frames",
         notes=_idle_request(options),
     )
-
-
-PLANNERS = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "nemotron": nemotron}
 
 
 def pruning(model: ServedModel, options: ServerOptions) -> PruningRate:

@@ -58,9 +58,6 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
     return plan.with_notes(notes)
 
 
-PLANNERS = {"glm": glm}
-
-
 def _sampling_options(model: GlmModel, options: ServerOptions) -> tuple[Mapping[str, Any], list[str]]:
     """What settles the sampling, and what is to be said of it: the server's, lowered by the request."""
     given = {

@@ -26,9 +26,6 @@ from evs_cli.dialects.base import (
 from evs_cli.dialects.resize import Size, qwen2_frame_size, qwen3_frame_size
 from evs_cli.encoders.nemotron_h_omni import target_patches
 
-CONTEXT_MARGIN = 1
-"""Ids of the context that no prompt gets: one for the answer."""
-
 Arguments = Mapping[str, Any]
 """Keyword arguments of the video processor."""
 
@@ -208,9 +205,6 @@ def nemotron_plan(
         pruning=rate,
         **more,
     )
-
-
-PLANNERS = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "nemotron": nemotron}
 
 
 def processor_arguments(options: ServerOptions) -> Arguments:

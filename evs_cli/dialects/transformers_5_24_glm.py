@@ -44,9 +44,6 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
     return plan.with_notes(idle_notes(model, arguments, "the processor"))
 
 
-PLANNERS = {"glm": glm}
-
-
 def glm_indices(source: ServerSource, model: GlmModel, arguments: hf.Arguments) -> tuple[Int64Array, str]:
     """(S,) frames that the video processor samples, an even number of them, and the rule in words.
 

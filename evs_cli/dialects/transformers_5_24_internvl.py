@@ -36,9 +36,6 @@ def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions)
     return internvl_plan(source, model, indices, size, hf.pruning(model, options), rule=rule)
 
 
-PLANNERS = {"internvl": internvl}
-
-
 def internvl_indices(source: ServerSource, model: InternVLModel, arguments: hf.Arguments) -> tuple[Int64Array, str]:
     """(S,) frames that the video processor samples, and the rule in words; a number goes before a rate.
 

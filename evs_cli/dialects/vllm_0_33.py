@@ -6,7 +6,7 @@ limits of ``envs.py``. The processor that runs behind the loader is transformers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,21 +27,12 @@ from evs_cli.dialects.base import (
 from evs_cli.dialects.resize import Size
 from evs_cli.encoders.nemotron_h_omni import target_patches
 
-CONTEXT_MARGIN = 1
-"""Ids of the context that no prompt gets: one for the answer."""
-
 DEFAULT_FPS = 2.0
 MAX_FPS = 30.0
 MIN_FRAMES = 4
 MAX_FRAMES = 768
 DEFAULT_NUM_FRAMES = 32
 """Frames of the loaders that go by a number, and of a request of JPEGs, unless ``num_frames`` says otherwise."""
-MAX_DECODED_BYTES = 715_827_880
-"""``VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES``."""
-MAX_IMAGE_PIXELS = 178_956_970
-"""``VLLM_MAX_IMAGE_PIXELS``."""
-MAX_NUM_BATCHED_TOKENS = 8192
-"""Default of ``--max-num-batched-tokens`` of a server on a GPU of 70 to 160 GB; 2,048 on a smaller one."""
 
 
 def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> ServerPlan:
@@ -189,15 +180,6 @@ def nemotron_frames(
         f"{model.config_pruning_rate:g} prunes"
     )
     return plan.with_notes([note])
-
-
-PLANNERS = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "nemotron": nemotron}
-FRAME_PLANNERS: Mapping[str, Callable[..., ServerPlan]] = {
-    "qwen2_5_vl": qwen2_5_vl_frames,
-    "qwen3_vl": qwen3_vl_frames,
-    "nemotron": nemotron_frames,
-}
-"""Plans of frames that are settled, by the names of ``PLANNERS``."""
 
 
 _LOADER_KEYS = frozenset(

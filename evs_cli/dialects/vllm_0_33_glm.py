@@ -87,10 +87,6 @@ def glm_frames(
     return plan.with_notes(notes)
 
 
-PLANNERS = {"glm": glm}
-FRAME_PLANNERS = {"glm": glm_frames}
-
-
 def _samples_again(source: ServerSource, model: GlmModel, options: ServerOptions, loaded: Int64Array) -> bool:
     """Whether the processor samples what the loader gave it: where that is the whole file, or as a request says.
 

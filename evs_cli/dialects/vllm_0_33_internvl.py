@@ -62,7 +62,3 @@ def internvl_frames(
         client_placeholder=model.video,
         tokenises_pieces=True,
     )
-
-
-PLANNERS = {"internvl": internvl}
-FRAME_PLANNERS = {"internvl": internvl_frames}

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects.base import (
     FloatArray,
     Int64Array,
@@ -22,7 +21,10 @@ from evs_cli.dialects.base import (
     ServerPlan,
     ServerSource,
 )
-from evs_cli.dialects.requests import Serving, chat_body, vllm_extra_body
+from evs_cli.dialects.requests import Serving, chat_body
+from evs_cli.dialects.server import FamilyRules
+from evs_cli.dialects.vllm_0_33_limits import decoded_bytes, frame_pixels
+from evs_cli.dialects.vllm_0_33_server import SERVER
 from evs_cli.errors import BudgetError
 
 FPS = 1000.0
@@ -31,7 +33,7 @@ FPS = 1000.0
 DATA_URL_HEAD = "data:video/jpeg;base64,"
 """What the base64 texts of the frames stand behind, with commas between them."""
 DECODED_BYTES_PER_PIXEL = 4
-"""What a decoded JPEG counts against ``VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES``."""
+"""What a decoded JPEG counts against the limit of a request; a frame of a video file counts 3."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,12 @@ class SentFrames:
     @property
     def decoded_bytes(self) -> int:
         """What they count against the server's limit of a request."""
-        return self.num_frames * self.height * self.width * DECODED_BYTES_PER_PIXEL
+        return self.num_frames * self.frame_pixels * DECODED_BYTES_PER_PIXEL
+
+    @property
+    def frame_pixels(self) -> int:
+        """Pixels of each."""
+        return self.height * self.width
 
     def media_io(self) -> dict[str, Any]:
         """The ``video`` part of the request's ``media_io_kwargs``.
@@ -110,16 +117,11 @@ def sent_frames(
     return SentFrames(indices, total, height, width, window_seconds)
 
 
-def takes_frames(rules: str) -> bool:
-    """Whether it is written down what vLLM makes of frames sent to a family, by the name ``served_model`` gives."""
-    return rules in vllm.FRAME_PLANNERS
-
-
-def plan_sent(rules: str, model: ServedModel, sent: SentFrames, options: ServerOptions) -> ServerPlan:
+def plan_sent(family: FamilyRules, model: ServedModel, sent: SentFrames, options: ServerOptions) -> ServerPlan:
     """What vLLM makes of the frames of a request.
 
     Args:
-        rules: the family's, by the name that ``served_model`` gives.
+        family: its rules for the model, which take sent frames.
         model: the checkpoint.
         sent: the frames.
         options: the server's, with ``request_options`` put in.
@@ -128,7 +130,8 @@ def plan_sent(rules: str, model: ServedModel, sent: SentFrames, options: ServerO
         RefusedByServerError: it would refuse them.
     """
     rule = f"{sent.num_frames} frames sent"
-    return vllm.FRAME_PLANNERS[rules](sent.source(), model, options, sent.frames_indices, rule)
+    assert family.plan_frames is not None
+    return family.plan_frames(sent.source(), model, options, sent.frames_indices, rule)
 
 
 def processor_arguments(model: ServedModel, options: ServerOptions) -> dict[str, Any]:
@@ -149,30 +152,33 @@ def frames_body(serving: Serving, sent: SentFrames, options: ServerOptions) -> d
         options: ``mm_processor`` goes into the body as it is.
     """
     said = ServerOptions(request=sent.media_io(), mm_processor=options.mm_processor)
-    return {**chat_body(serving, DATA_URL_HEAD), **vllm_extra_body(said)}
+    return {**chat_body(serving, DATA_URL_HEAD), **SERVER.extra_body(said)}
 
 
-def require_decodable(sent: SentFrames, name: str) -> None:
+def require_decodable(sent: SentFrames, name: str, options: ServerOptions) -> None:
     """Raise where the server would refuse to decode the frames of one request.
 
     Args:
         sent: the frames.
         name: the video's, for the error.
+        options: the server's, which its limits depend on.
 
     Raises:
         BudgetError: a frame of too many pixels, or too many bytes in all.
     """
-    pixels, size = sent.height * sent.width, f"{sent.width}x{sent.height}"
-    if pixels > vllm.MAX_IMAGE_PIXELS:
+    pixels, size = sent.frame_pixels, f"{sent.width}x{sent.height}"
+    limit = frame_pixels(options)
+    if pixels > limit.most:
         raise BudgetError(
-            f"{name} cannot be sent: a frame of {size} is {pixels:,} pixels, {vllm.MAX_IMAGE_PIXELS:,} are allowed.",
-            hint="Send it smaller (--at planned), or raise the server's VLLM_MAX_IMAGE_PIXELS.",
+            f"{name} cannot be sent: a frame of {size} is {pixels:,} pixels, {limit.most:,} are allowed.",
+            hint=f"Send it smaller (--at planned), or raise the server's {limit.option}.",
         )
-    if sent.decoded_bytes > vllm.MAX_DECODED_BYTES:
-        most = vllm.MAX_DECODED_BYTES // (pixels * DECODED_BYTES_PER_PIXEL)
+    limit = decoded_bytes(options)
+    if sent.decoded_bytes > limit.most:
+        fitting = limit.most // (pixels * DECODED_BYTES_PER_PIXEL)
         raise BudgetError(
             f"{name} cannot be sent: {sent.num_frames} frames of {size} are {sent.decoded_bytes:,} decoded bytes, "
-            f"{vllm.MAX_DECODED_BYTES:,} are allowed.",
-            hint=f"{most} frames of this size pass (--num-frames); smaller ones too (--at planned), or a higher "
-            "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES.",
+            f"{limit.most:,} are allowed.",
+            hint=f"{fitting} frames of this size pass (--num-frames); smaller ones too (--at planned), or a higher "
+            f"{limit.option}.",
         )

@@ -34,6 +34,12 @@ class Family:
     min_transformers: str | None = None
     """First release of transformers that evs can encode it with; None: any that evs allows."""
 
+    def require_release(self, name: str) -> None:
+        """Raise ``ModelError`` where the installed transformers is too old for the checkpoint ``name`` of it."""
+        if self.min_transformers is not None:
+            reason = f"an older transformers has no processor for {self.model_type} that evs can plan with"
+            require_transformers(self.min_transformers, f"use {name}", reason)
+
 
 def _plain(model_type: str, example: str, needs: str = "weights", verified: str = "tiny checkpoint") -> Family:
     """A plain frame encoder."""
@@ -136,9 +142,7 @@ def encoder_of(source: ModelSource) -> VideoEncoder:
             f"Known: {', '.join(FAMILIES)}.",
             hint="`evs models` lists them; the README tells how to add one.",
         )
-    if family.min_transformers is not None:
-        reason = f"an older transformers has no processor for {family.model_type} that evs can plan with"
-        require_transformers(family.min_transformers, f"use {source.name}", reason)
+    family.require_release(source.name)
     module, class_name = family.encoder.split(":")
     encoder_class: type[VideoEncoder] = getattr(importlib.import_module(f"evs_cli.encoders.{module}"), class_name)
     return encoder_class(source)

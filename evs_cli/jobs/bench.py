@@ -22,6 +22,7 @@ from evs_cli.jobs.inputs import opened
 from evs_cli.pipeline.machine import peak_memory_bytes, processor_name
 from evs_cli.pipeline.progress import Progress, SilentProgress, ToldOnce
 from evs_cli.pipeline.request import SessionRequest
+from evs_cli.pipeline.row_selection import RowsAtRates
 from evs_cli.pipeline.session import Session
 from evs_cli.video.cores import core_count
 from evs_cli.video.source import VideoSource, source_name
@@ -29,7 +30,8 @@ from evs_cli.video.source import VideoSource, source_name
 if TYPE_CHECKING:
     import torch
 
-    from evs_cli.pipeline.encoded_video import ClipPlan, RetainedVideo
+    from evs_cli.pipeline.clip_plan import ClipPlan
+    from evs_cli.pipeline.encoded_video import RetainedVideo
 
 DRAWN_SECONDS = 16
 """Length of the clip that is drawn where none is given."""
@@ -198,7 +200,7 @@ def _measure_passes(
 
     def one_pass() -> None:
         passes[:-1] = []  # the rows of one are enough
-        passes.append(session.retain(video, [rate]))
+        passes.append(session.encode(video, RowsAtRates([rate], session.rule)))
         steps.append(passes[-1].timings_seconds)
 
     if runtime.device.startswith("cuda"):

@@ -16,11 +16,12 @@ import numpy as np
 from evs_cli.core.counts import check_min_dissimilarity, check_pruning_rate, exact_retained_tokens_count
 from evs_cli.cost import CostReport, cost_report, read_language_model
 from evs_cli.dialects.base import PruningRate, ServerSource
-from evs_cli.dialects.walls import Wall
+from evs_cli.dialects.limits import ServerLimit
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.pipeline.clips import EvsClips, Sampled, ServerClips, SourceFacts
-from evs_cli.video.sampling import FrameSelection
+from evs_cli.pipeline.clip_plan import ClipPlan, SourceFacts
+from evs_cli.pipeline.clips import Clips
+from evs_cli.video.sampling import FrameSelection, SamplingRequest
 
 if TYPE_CHECKING:
     from evs_cli.encoders.source import ModelSource
@@ -65,8 +66,13 @@ class RateBudget:
     """L over the context limit; None where no limit is known."""
     cost: CostReport | None
     """Cache, prefill and vision work, and the rows on disk; None where the model's sizes are not known to evs."""
-    walls: tuple[Wall, ...] = ()
+    server_limits: tuple[ServerLimit, ...] = ()
     """Every limit of the server the video is planned for; none for ``evs``."""
+
+    @property
+    def limit_hit(self) -> str | None:
+        """The name of the first of them that the clip exceeds."""
+        return next((limit.name for limit in self.server_limits if not limit.passes), None)
 
 
 @dataclass(frozen=True)
@@ -110,9 +116,9 @@ class BudgetReport:
 
 
 def budget(
-    sampled: Sampled,
-    clips: EvsClips | ServerClips,
+    clips: Clips,
     encoder: VideoEncoder,
+    sampling: SamplingRequest,
     options: EncodeOptions,
     rates: Sequence[float],
     *,
@@ -121,12 +127,12 @@ def budget(
     kv_budget_bytes: int | None = None,
     min_dissimilarity: float | None = None,
 ) -> BudgetReport:
-    """Count one sampled video for one model.
+    """Count one video for one model.
 
     Args:
-        sampled: the source and its frames.
-        clips: what sampled it, and plans it.
+        clips: what plans the video.
         encoder: the model; its weights are not touched.
+        sampling: the frames asked for.
         options: the user's options for the model.
         rates: rates to count at, each ``0 <= q < 1``.
         context_limit: longest sequence allowed; None takes the model's own, where its configuration says one.
@@ -139,43 +145,38 @@ def budget(
         RefusedByServerError: a clip that the server would refuse or fail on.
     """
     check_min_dissimilarity(min_dissimilarity)
-    served = clips.served(sampled.sampling, options) if isinstance(clips, ServerClips) else None
-    plan = clips.plan(sampled, options) if served is None else served.encode
-    video_part = plan if options.prompt is None else clips.plan(sampled, replace(options, prompt=None))
+    planned = clips.plan(sampling, options)
+    plan, served = planned.encode, planned.served
+    without_text = plan if options.prompt is None else clips.plan(sampling, replace(options, prompt=None)).encode
     limit = context_limit if context_limit is not None else model_context_limit(encoder)
-
-    def walls(q: float) -> tuple[Wall, ...]:
-        if not isinstance(clips, ServerClips):
-            return ()
-        return clips.walls(sampled.sampling, options, q, limit, reserve)
-
     return BudgetReport(
-        dialect=clips.dialect.name,
-        source=sampled.source,
+        dialect=planned.dialect,
+        source=planned.source,
         server_source=None if served is None else served.source,
         model=encoder.source.name,
-        frames=_sampled_frames(sampled.selection, plan),
+        frames=_sampled_frames(planned.selection, plan),
         frame_size=plan.frame_size,
         token_grid_thw=plan.token_grid_thw,
         video_grid_thw=plan.video_grid_thw,
-        factors=_factors(sampled, plan, None if served is None else served.source),
+        factors=_factors(planned),
         total_tokens=plan.total_tokens,
-        separator_tokens=video_part.layout.sequence_length - plan.total_tokens,
+        separator_tokens=without_text.layout.sequence_length - plan.total_tokens,
         outer_tokens=0 if served is None else served.outer_tokens,
-        text_tokens=plan.layout.sequence_length - video_part.layout.sequence_length,
+        text_tokens=plan.layout.sequence_length - without_text.layout.sequence_length,
         context_limit=limit,
         rates=tuple(
-            _rate_budget(plan, q, limit, rate_cost(plan, plan.retained_tokens(q), encoder, kv_budget_bytes), walls(q))
+            _rate_budget(
+                plan,
+                q,
+                limit,
+                rate_cost(plan, plan.retained_tokens(q), encoder, kv_budget_bytes),
+                clips.limits(planned, q, limit, reserve),
+            )
             for q in rates
         ),
         pruning=None if served is None else served.server.pruning,
         is_at_most=min_dissimilarity is not None,
-        notes=(
-            *sampled.warnings,
-            *sampled.selection.notes,
-            *(plan.notes if served is None else served.notes),
-            *_idle_notes(encoder, kv_budget_bytes),
-        ),
+        notes=(*planned.notes, *_idle_notes(encoder, kv_budget_bytes)),
     )
 
 
@@ -221,7 +222,11 @@ def rate_cost(
 
 
 def _rate_budget(
-    plan: EncodePlan, q: float, limit: int | None, cost: CostReport | None, walls: tuple[Wall, ...]
+    plan: EncodePlan,
+    q: float,
+    limit: int | None,
+    cost: CostReport | None,
+    server_limits: tuple[ServerLimit, ...],
 ) -> RateBudget:
     q, length = check_pruning_rate(q), plan.sequence_length(q)
     return RateBudget(
@@ -231,7 +236,7 @@ def _rate_budget(
         sequence_length=length,
         context_share=None if limit is None else length / limit,
         cost=cost,
-        walls=walls,
+        server_limits=server_limits,
     )
 
 
@@ -241,10 +246,10 @@ def _sampled_frames(selection: FrameSelection, plan: EncodePlan) -> tuple[Sample
     return tuple(SampledFrame(*row) for row in rows)
 
 
-def _factors(sampled: Sampled, plan: EncodePlan, server: ServerSource | None) -> tuple[str, ...]:
+def _factors(planned: ClipPlan) -> tuple[str, ...]:
     """The token count, factor by factor."""
-    selection, source = sampled.selection, server or sampled.source
-    num_sampled = len(selection.frame_indices)
+    selection, plan, num_sampled = planned.selection, planned.encode, planned.num_sampled_frames
+    source = planned.source if planned.served is None else planned.served.source
     num_frames, height, width = plan.token_grid_thw
     rule = selection.rule
     if rule == "fps":

@@ -7,17 +7,17 @@ server does.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack, cast
 from urllib.parse import urlsplit
 
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import ServerOptions
-from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving, chat_body, vllm_extra_body, whole_path
+from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving, chat_body, whole_path
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
-from evs_cli.errors import ServerError, UsageError
+from evs_cli.errors import ServerError, UsageError, without_secrets
 from evs_cli.jobs.budget import model_context_limit
 from evs_cli.jobs.check_matches import Answered, frames_apart, matching_plans
 from evs_cli.jobs.check_plan import CheckedClip, plan_clip
@@ -34,7 +34,7 @@ from evs_cli.servers.comparison import (
     first_parting,
     split_prompts,
 )
-from evs_cli.servers.http_json import DEFAULT_TIMEOUT_SECONDS, HttpJson, HttpStatusError, parse_address
+from evs_cli.servers.http_json import DEFAULT_TIMEOUT_SECONDS, HttpJson, HttpStatusError, key_in, parse_address
 from evs_cli.servers.inline_video import MARKER, InlineVideo, RequestBody, media_type
 
 ENDPOINTS = ("auto", "tokenize", "usage")
@@ -58,8 +58,8 @@ class CheckRequest:
     """``tokenize`` asks for ids, ``usage`` for a number; ``auto`` takes ids where there are any."""
     served_model: str | None = None
     """The model's name in a request; None takes what the server lists."""
-    api_key_variable: str | None = None
-    """The environment variable that holds the server's key."""
+    api_key_variable: str | None = field(default=None, repr=False)
+    """The environment variable that holds the server's key; not shown, as it may be the key by mistake."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     as_url: str | None = None
     """Where the server reads the clip from; None sends it inside the request."""
@@ -68,11 +68,14 @@ class CheckRequest:
         if self.endpoint not in ENDPOINTS:
             raise UsageError(f"Invalid --endpoint {self.endpoint!r}. Expected one of {', '.join(ENDPOINTS)}.")
         if self.as_url is not None and self.as_url != AS_FILE:
-            parts = urlsplit(self.as_url)
+            try:
+                parts = urlsplit(self.as_url)
+            except ValueError:
+                parts = urlsplit("")
             if parts.scheme not in ("http", "https", "file") or not (parts.netloc or parts.path):
                 raise UsageError(
-                    f"Invalid --as-url {self.as_url!r}. Expected file, or a URL of http, https or file by which the "
-                    "server reads the clip."
+                    f"Invalid --as-url {without_secrets(self.as_url)!r}. Expected file, or a URL of http, https or "
+                    "file by which the server reads the clip."
                 )
         if self.as_url == AS_FILE and self.video == STDIN:
             raise UsageError("--as-url file needs a file that the server can read, and the video is standard input.")
@@ -83,7 +86,7 @@ class CheckRequest:
         Raises:
             UsageError: an address, a key or a time that cannot be.
         """
-        return ServerClient(HttpJson(parse_address(self.url), _api_key(self.api_key_variable), self.timeout_seconds))
+        return ServerClient(HttpJson(parse_address(self.url), key_in(self.api_key_variable), self.timeout_seconds))
 
     @property
     def sent_url(self) -> str:
@@ -157,9 +160,8 @@ def _ask(
         video = InlineVideo(path, media_type(request.video)) if request.as_url is None else None
         return RequestBody(request_body(clip, listed.name, request.sent_url, max_tokens), video)
 
-    server = listed.owner if listed.owner in _KNOWN_OWNERS else clip.session.dialect.server
-    # SGLang's /tokenize leaves a video as one placeholder.
-    if request.endpoint == "tokenize" or (request.endpoint == "auto" and server != "sglang"):
+    dialect = parse_dialect(listed.owner) if listed.owner in _KNOWN_OWNERS else clip.session.dialect
+    if request.endpoint == "tokenize" or (request.endpoint == "auto" and dialect.rules.tokenizes_videos):
         try:
             tokenized = client.tokenize(body(None))
         except HttpStatusError as error:
@@ -168,7 +170,7 @@ def _ask(
         else:
             if tokenized.input_ids.count(clip.planned.placeholder_id) > 1 or clip.planned.video_tokens <= 1:
                 return tokenized
-            if request.endpoint == "tokenize" or listed.owner == "vllm":  # vLLM's is to write the video out
+            if request.endpoint == "tokenize" or listed.owner in _KNOWN_OWNERS:
                 raise ServerError(
                     f"{client.http.address} leaves the video out of its ids: its /tokenize counts text alone.",
                     hint="Ask for its number: --endpoint usage.",
@@ -179,7 +181,7 @@ def _ask(
 
 
 def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int | None) -> dict[str, Any]:
-    """The body of a request: what a user asks of sampling and size goes into one to vLLM; the rest is the server's.
+    """The body of a request, with what a user asks of sampling and size where the server reads it there.
 
     Args:
         clip: as planned.
@@ -189,13 +191,11 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     """
     session = clip.session
     assert session.options.prompt is not None
-    serving = Serving(session.dialect, served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
-    body = chat_body(serving, url)
-    if session.dialect.server != "vllm":
-        return body
+    serving = Serving(served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
     # By a server started without options: its own need not be said again, and must not be, so that they show.
     asking = ServedPlanner(session.dialect, clip.planner.encoder, ServerOptions(), session.sampling)
-    return {**body, **vllm_extra_body(asking.server_options(session.sampling, session.options))}
+    asked = asking.server_options(session.sampling, session.options)
+    return {**chat_body(serving, url), **asking.rules.extra_body(asked)}
 
 
 def _report(
@@ -293,17 +293,3 @@ def _unknown_server(client: ServerClient) -> UsageError:
         f"{client.http.address} does not say which server it is, and tells no ids. Expected --dialect vllm, sglang or "
         "hf: whose rules it samples and counts by."
     )
-
-
-def _api_key(variable: str | None) -> str | None:
-    """The key in an environment variable.
-
-    Raises:
-        UsageError: there is none; what was given is not repeated, as it may be the key itself.
-    """
-    if variable is None:
-        return None
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise UsageError("Invalid --api-key: no environment variable of this name holds a key. Expected its name.")
-    return key

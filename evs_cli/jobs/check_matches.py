@@ -94,7 +94,7 @@ def _others(clip: CheckedClip) -> Iterator[tuple[str, CheckedClip]]:
     if session.sampling != SamplingRequest() or session.options != plain:
         unasked = replace(session, sampling=SamplingRequest(), options=plain)
         variants.append((f"{own} without what the request asks of sampling and size", unasked))
-    if replace(session.server, video_pruning_rate=None, max_model_len=None) != ServerOptions():
+    if session.server.changes_plans:
         variants.append((f"{own} without the server's options", replace(session, server=ServerOptions())))
     variants += [(f"{own} at {fps:g} fps", _at_rate(session, fps)) for fps in _FPS]
     for dialect in ALL:
@@ -109,7 +109,7 @@ def _others(clip: CheckedClip) -> Iterator[tuple[str, CheckedClip]]:
 
 def _at_rate(session: SessionRequest, fps: float) -> SessionRequest:
     """The request to a server that samples so many frames a second, whether by a request or by its start."""
-    if session.dialect.server == "sglang":
-        server = replace(session.server, mm_process={**session.server.mm_process, "fps": fps})
-        return replace(session, sampling=SamplingRequest(), server=server)
-    return replace(session, sampling=SamplingRequest(fps=fps))
+    rules = session.dialect.rules
+    if rules.samples_by_request:
+        return replace(session, sampling=SamplingRequest(fps=fps))
+    return replace(session, sampling=SamplingRequest(), server=rules.configured(session.server, {"fps": fps}))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evs_cli.dialects.served import ServedClip, ServedPlanner
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder
-from evs_cli.pipeline.clips import EvsClips, ServerClips, clips_of_file
+from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.session import open_requested
 from evs_cli.servers.comparison import PlannedPrompt, common_length
@@ -23,7 +23,8 @@ class CheckedClip:
     """As the user named it."""
     video: VideoInfo
     session: SessionRequest
-    clips: ServerClips
+    planner: ServedPlanner
+    """The model under the dialect."""
     served: ServedClip
     planned: PlannedPrompt
 
@@ -31,11 +32,6 @@ class CheckedClip:
     def name(self) -> str:
         """The file's name."""
         return self.video.name
-
-    @property
-    def planner(self) -> ServedPlanner:
-        """The model under the dialect."""
-        return self.clips.planner
 
     @property
     def q(self) -> float:
@@ -80,10 +76,12 @@ def plan_clip(path: str, source: VideoSource, session: SessionRequest) -> Checke
 
 
 def _planned(path: str, video: VideoInfo, encoder: VideoEncoder, session: SessionRequest) -> CheckedClip:
-    clips = clips_of_file(path, video, encoder, session.dialect, session.server, session.sampling)
-    assert not isinstance(clips, EvsClips)
-    served = clips.served(session.sampling, session.options)
-    return CheckedClip(path, video, session, clips, served, planned_prompt(clips.planner, served, session.options))
+    planner = Planner.of(session, encoder)
+    served = planner.clips_of_file(video, path).plan(session.sampling, session.options).served
+    assert planner.served is not None
+    assert served is not None
+    prompt = planned_prompt(planner.served, served, session.options)
+    return CheckedClip(path, video, session, planner.served, served, prompt)
 
 
 def planned_prompt(planner: ServedPlanner, served: ServedClip, options: EncodeOptions) -> PlannedPrompt:

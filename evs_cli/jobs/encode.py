@@ -1,26 +1,27 @@
 """Whole encodings of one or many videos, written in rank order: every rate of a video is then a read.
 
-In: videos, an output, what rows are stored as, a ``SessionRequest``. Out: an ``EncodeOutcome`` a video as it is
-finished. A failure stops no other video, and leaves no file.
+In: an ``EncodeRequest``, its outputs settled. Out: an ``Outcome`` of a ``WrittenEncoding`` each, or of the plan of a
+dry run, as it is finished. A failure stops no other video, and leaves no file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evs_cli.encoders.base import EncodePlan
-from evs_cli.errors import EvsError, UsageError
+from evs_cli.errors import UsageError
 from evs_cli.jobs.inputs import opened
 from evs_cli.jobs.outputs import settle_outputs
-from evs_cli.jobs.runner import one_by_one
-from evs_cli.pipeline.encoded_video import ClipPlan
+from evs_cli.jobs.runner import Input, Outcome, run_each
+from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest
-from evs_cli.pipeline.session import Session, TokenGrid
+from evs_cli.pipeline.row_selection import RowsInto, TokenGrid
+from evs_cli.pipeline.session import Session
 from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 
 if TYPE_CHECKING:
@@ -54,48 +55,30 @@ class StoreRequest:
 
 
 @dataclass(frozen=True)
-class EncodeJob:
-    """What to encode and where to; made by ``plan_encode_job``, so its outputs are settled."""
+class EncodeRequest:
+    """What to encode and where to; made by ``encode_request``, so its outputs are settled."""
 
     videos: tuple[str, ...]
     outputs: tuple[Path, ...]
     """One a video."""
     store: StoreRequest
-    request: SessionRequest
+    session: SessionRequest
     cache: EncodingCache | None = None
     """Where encodings are kept and taken from; None for nowhere."""
+    dry_run: bool = False
+    """Whether it is planned only."""
 
 
-@dataclass(frozen=True, eq=False)
-class EncodeOutcome:
-    """What became of one video."""
-
-    video: str
-    output: Path
-    model: str
-    store: StoreFacts | None = None
-    """What its rows are; None where the video failed or the run was dry."""
-    encode: EncodePlan | None = None
-    """The counts of what was encoded."""
-    reused_frames: int = 0
-    """Frames that repeat the one before and were not encoded again."""
-    plan: ClipPlan | None = None
-    """The plan, of a dry run alone."""
-    error: EvsError | None = None
-    """Why the video failed."""
-    output_bytes: int | None = None
-    timings_seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-def plan_encode_job(
+def encode_request(
     videos: Sequence[str],
     output: str,
     store: StoreRequest,
     *,
     overwrite: bool,
-    request: SessionRequest,
+    session: SessionRequest,
     cache: EncodingCache | None = None,
-) -> EncodeJob:
+    dry_run: bool = False,
+) -> EncodeRequest:
     """Settle the outputs: one video goes to a file, several into a folder as ``{stem}.safetensors``.
 
     Raises:
@@ -105,45 +88,33 @@ def plan_encode_job(
     for video in videos:
         if is_own_file(video):
             raise UsageError(f"Invalid video {video}: it is a file of evs, encoded already. Expected a video.")
-    outputs = settle_outputs(videos, output, (ENCODING_SUFFIX,), overwrite=overwrite)
-    return EncodeJob(tuple(videos), tuple(path for path in outputs if path is not None), store, request, cache)
+    settled = settle_outputs(videos, output, (ENCODING_SUFFIX,), overwrite=overwrite)
+    outputs = tuple(path for path in settled if path is not None)
+    return EncodeRequest(tuple(videos), outputs, store, session, cache, dry_run)
 
 
-def run_encode_job(job: EncodeJob, progress: Progress, *, dry_run: bool = False) -> Iterator[EncodeOutcome]:
-    """Encode the videos in turn. A video that fails is an outcome with an error; the others go on.
+def run_encode(request: EncodeRequest, progress: Progress) -> Iterator[Outcome[WrittenEncoding | ClipPlan]]:
+    """Encode the videos in turn, or plan them. One that fails is an outcome with an error; the others go on.
 
     Raises:
         ModelError, UsageError: what concerns all videos: the model, the device, the options.
     """
     from evs_cli.jobs.cached_session import open_session
 
-    session = open_session(job.request, progress, job.cache)
-    yield from one_by_one(
-        [EncodeOutcome(*each, job.request.model) for each in zip(job.videos, job.outputs, strict=True)],
-        lambda base: _dry(base, session) if dry_run else _encode(base, session, job.store),
-        lambda base, error: replace(base, error=error),
-        is_single=len(job.videos) == 1,
-    )
+    session = open_session(request.session, progress, request.cache)
 
+    def work(named: Input, timings: Timings) -> WrittenEncoding | ClipPlan:
+        with opened(named.video) as source:
+            if request.dry_run:
+                return session.plan(source, timings)
+            assert named.output is not None
+            return encode_to_file(source, named.output, session, request.store, timings)
 
-def _dry(base: EncodeOutcome, session: Session) -> EncodeOutcome:
-    timings = Timings()
-    with opened(base.video) as source:
-        plan = session.plan(source, timings)
-    return replace(base, plan=plan, timings_seconds=timings.seconds)
-
-
-def _encode(base: EncodeOutcome, session: Session, store: StoreRequest) -> EncodeOutcome:
-    with opened(base.video) as source:
-        written = encode_to_file(source, base.output, session, store)
-    return replace(
-        base,
-        store=written.store,
-        encode=written.encode,
-        reused_frames=written.reused_frames,
-        output_bytes=written.size_bytes,
-        timings_seconds=written.timings_seconds,
-    )
+    named = [
+        Input(video, output, request.session.model)
+        for video, output in zip(request.videos, request.outputs, strict=True)
+    ]
+    yield from run_each(((each, each) for each in named), work, is_single=len(named) == 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,11 +126,12 @@ class WrittenEncoding:
     """Frames that repeat the one before and were not encoded again."""
     store: StoreFacts
     size_bytes: int
-    timings_seconds: Mapping[str, float]
 
 
-def encode_to_file(source: VideoSource, target: Path, session: Session, store: StoreRequest) -> WrittenEncoding:
-    """Encode one video into a file, which is replaced where it exists.
+def encode_to_file(
+    source: VideoSource, target: Path, session: Session, store: StoreRequest, timings: Timings | None = None
+) -> WrittenEncoding:
+    """Encode one video into a file, which is replaced where it exists; the seconds of each step go to ``timings``.
 
     Memory does not grow with the video but for some tens of bytes a token; the disk holds the rows twice until the
     file is there.
@@ -180,9 +152,10 @@ def encode_to_file(source: VideoSource, target: Path, session: Session, store: S
             spools.append(stack.enter_context(spool.expecting(token_grid_thw[0])))
             return spool
 
-        clip = session.encode_into(source, open_spool)
-        spool, timings = spools[-1], Timings(dict(clip.timings_seconds))
+        clip = session.encode(source, RowsInto(open_spool))
+        spool, timings = spools[-1], timings or Timings()
+        timings.seconds.update(clip.timings_seconds)
         session.progress.stage("write")
         with timings.measure("write"):
             size = write_encoding(clip, spool, StoredModel.of(session.encoder), target)
-        return WrittenEncoding(clip.actual, clip.provenance["reused_frames"], store_facts(spool), size, timings.seconds)
+        return WrittenEncoding(clip.actual, clip.provenance["reused_frames"], store_facts(spool), size)

@@ -5,7 +5,6 @@ In: a video as named, a ``SessionRequest`` and where the body goes. Out: an ``Ex
 
 from __future__ import annotations
 
-import os
 import shlex
 import tempfile
 from contextlib import ExitStack
@@ -20,7 +19,7 @@ from evs_cli.pipeline.progress import Progress
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.session import Session
 from evs_cli.servers.chat_answer import CHAT_PATH, ChatAnswer, send
-from evs_cli.servers.http_json import HttpJson, parse_address
+from evs_cli.servers.http_json import HttpJson, key_in, parse_address
 
 TARGETS = ("vllm-frames",)
 """What ``--to`` takes."""
@@ -108,7 +107,4 @@ def server_of(url: str | None, api_key_variable: str | None, timeout_seconds: fl
     """
     if url is None:
         return None
-    key = None if api_key_variable is None else os.environ.get(api_key_variable)
-    if api_key_variable is not None and not key:
-        raise UsageError(f"Invalid --api-key {api_key_variable!r}: no environment variable of that name holds a key.")
-    return HttpJson(parse_address(url, "--send"), key, timeout_seconds)
+    return HttpJson(parse_address(url, "--send"), key_in(api_key_variable), timeout_seconds)

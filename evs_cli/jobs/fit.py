@@ -1,7 +1,7 @@
 """How to make a video fit a token budget: the smallest rate, then other frame rates and sizes, with the lines to run.
 
-In: a sampled video, a model, a budget. Out: a ``FitReport``. It plans and never loads a weight; every answer is right
-to the token: one step less does not fit.
+In: what plans a video, a model, a budget. Out: a ``FitReport``. It plans and never loads a weight; every answer is
+right to the token: one step less does not fit.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evs_cli.dialects.requests import ServerRecipe, Serving, evs_flags, recipe
+from evs_cli.dialects.requests import ServerRecipe, Serving, evs_flags
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import check_context
 from evs_cli.jobs.inputs import STDIN
-from evs_cli.pipeline.clips import Clips, Sampled, ServerClips
+from evs_cli.pipeline.clip_plan import ClipPlan
+from evs_cli.pipeline.clips import Clips
 from evs_cli.pipeline.request import SessionRequest
 
 STEP = 0.01
@@ -99,14 +100,11 @@ class FitReport:
     """Other samplings and sizes that fit: least pruning first, then most frames, then largest frames."""
 
 
-def fit(
-    sampled: Sampled, clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest
-) -> FitReport:
+def fit(clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest) -> FitReport:
     """The smallest rate that fits, and the other ways.
 
     Args:
-        sampled: the video at the sampling asked for.
-        clips: what sampled it, samples it otherwise, and plans it.
+        clips: what plans the video.
         encoder: the model; its weights are not touched.
         session: model, sampling and options asked for.
         request: the budget.
@@ -115,25 +113,25 @@ def fit(
         BudgetError: nothing fits, not even one frame at the smallest size tried; it says what would.
     """
     search = _Search(clips, encoder, session, request)
-    plan = clips.plan(sampled, session.options)
-    present = search.choice(sampled, plan, session.options)
-    others = search.others(sampled, plan, _FRAME_SHARES)
+    plan = clips.plan(session.sampling, session.options)
+    present = search.choice(plan)
+    others = search.others(plan, _FRAME_SHARES)
     share = min(_FRAME_SHARES)
-    while present is None and not others and share * len(sampled.selection.frame_indices) > 1:
+    while present is None and not others and share * plan.num_sampled_frames > 1:
         share /= 2
-        others = search.others(sampled, plan, (share,))
+        others = search.others(plan, (share,))
     if present is None and not others:
-        raise _impossible(sampled, plan, search)
+        raise _impossible(plan, search)
     obstacle = None
     if present is None:
-        obstacle = clips.obstacle(sampled, plan, session.options, MAX_RATE, request.budget)
+        obstacle = clips.obstacle(plan, MAX_RATE, request.budget)
     others.sort(key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
     return FitReport(
-        name=sampled.source.name,
+        name=plan.source.name,
         dialect=clips.dialect.name,
         model=encoder.source.name,
         budget=request.budget,
-        unpruned_sequence_length=plan.sequence_length(),
+        unpruned_sequence_length=plan.encode.sequence_length(),
         present=present,
         obstacle=obstacle,
         others=tuple(others),
@@ -160,12 +158,12 @@ class _Search:
         self.tried: list[tuple[int, int, tuple[int, int]]] = []
         """Of each choice the sequence at the highest rate, its sampled frames, its frame size."""
 
-    def choice(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions) -> FitChoice | None:
+    def choice(self, planned: ClipPlan) -> FitChoice | None:
         """The smallest rate for one sampling and size; None where no rate fits."""
-        num_frames = len(sampled.selection.frame_indices)
+        plan, num_frames = planned.encode, planned.num_sampled_frames
         self.tried.append((plan.sequence_length(MAX_RATE), num_frames, plan.frame_size))
         budget = self.request.budget
-        q = smallest_rate(lambda q: self.clips.obstacle(sampled, plan, options, q, budget) is None)
+        q = smallest_rate(lambda q: self.clips.obstacle(planned, q, budget) is None)
         if q is None:
             return None
         return FitChoice(
@@ -175,29 +173,29 @@ class _Search:
             total_tokens=plan.total_tokens,
             num_sampled_frames=num_frames,
             frame_size=plan.frame_size,
-            command=prune_command(sampled, self.clips, self.session, q, options),
-            server=server_recipe(sampled, self.clips, self.session, self.request, q, options),
+            command=prune_command(planned, self.clips, self.session, q),
+            server=server_recipe(planned, self.clips, self.request, q),
         )
 
-    def others(self, sampled: Sampled, plan: EncodePlan, shares: Sequence[float]) -> list[FitChoice]:
+    def others(self, present: ClipPlan, shares: Sequence[float]) -> list[FitChoice]:
         """What fits among shares of the present frames, each with each size; the present itself is left out."""
-        seen = {(len(sampled.selection.frame_indices), plan.frame_size)}
+        seen = {(present.num_sampled_frames, present.encode.frame_size)}
         found = []
         for share in shares:
-            sampling = self.clips.fewer(sampled, share)
+            sampling = self.clips.fewer(present, share)
             if sampling is None:
                 continue
-            other = sampled if share == 1 else self.clips.sample(sampling)
-            num_frames = len(other.selection.frame_indices)
+            selection = present.selection if share == 1 else self.clips.sample(sampling)
+            num_frames = len(selection.frame_indices)
             for size_share in _SIZE_SHARES:
-                options = smaller_frames(plan, self.encoder, self.session.options, size_share, num_frames)
+                options = smaller_frames(present.encode, self.encoder, self.session.options, size_share, num_frames)
                 if options is None:
                     continue
-                other_plan = self.clips.plan(other, options)
-                if (num_frames, other_plan.frame_size) in seen:
+                other = self.clips.plan(sampling, options)
+                if (num_frames, other.encode.frame_size) in seen:
                     continue
-                seen.add((num_frames, other_plan.frame_size))
-                choice = self.choice(other, other_plan, options)
+                seen.add((num_frames, other.encode.frame_size))
+                choice = self.choice(other)
                 found += [] if choice is None else [choice]
         return found
 
@@ -225,19 +223,19 @@ def smaller_frames(
     return None
 
 
-def prune_command(sampled: Sampled, clips: Clips, session: SessionRequest, q: float, options: EncodeOptions) -> str:
+def prune_command(planned: ClipPlan, clips: Clips, session: SessionRequest, q: float) -> str:
     """The ``evs prune`` line for a choice, as a shell takes it; ``VIDEO`` stands for the file of numbers alone."""
-    video = sampled.source.path or "VIDEO"
+    video, options = planned.source.path or "VIDEO", planned.options
     name = f"./{video}" if video.startswith("-") and video != STDIN else video
     words = ["evs", "prune", name, "--model", session.model, "--q", f"{q:g}"]
     words += [] if session.revision is None else ["--revision", session.revision]
     words += ["--trust-remote-code"] if session.trust_remote_code else []
     words += [] if session.decoder == "pyav" else ["--decoder", session.decoder]
-    if isinstance(clips, ServerClips):
-        words += evs_flags(clips.dialect, clips.planner.server_options(sampled.sampling, options))
+    if clips.planner is not None:
+        words += evs_flags(clips.dialect.name, clips.planner.server_options(planned.sampling, options))
         return shlex.join(words + ([] if options.prompt is None else ["--prompt", options.prompt]))
     flags = {"start_seconds": "--start", "end_seconds": "--end"}
-    for values in (vars(sampled.sampling), vars(options)):
+    for values in (vars(planned.sampling), vars(options)):
         for name, value in values.items():
             flag = flags.get(name, "--" + name.replace("_", "-"))
             if isinstance(value, bool):
@@ -247,32 +245,31 @@ def prune_command(sampled: Sampled, clips: Clips, session: SessionRequest, q: fl
     return shlex.join(words)
 
 
-def server_recipe(
-    sampled: Sampled, clips: Clips, session: SessionRequest, request: FitRequest, q: float, options: EncodeOptions
-) -> ServerRecipe | None:
+def server_recipe(planned: ClipPlan, clips: Clips, request: FitRequest, q: float) -> ServerRecipe | None:
     """The server line and the request for a choice; None for ``evs``."""
-    if not isinstance(clips, ServerClips):
+    if clips.planner is None:
         return None
+    options = planned.options
     serving = Serving(
-        dialect=clips.dialect,
         model=clips.planner.encoder.source.location,
         q=q,
         context=request.context,
-        video=sampled.source.path,
+        video=planned.source.path,
         prompt=options.prompt,
         # What a server keeps anyway is no answer that was asked for.
-        max_tokens=request.reserve if request.reserve > clips.dialect.context_margin else None,
+        max_tokens=request.reserve if request.reserve > clips.planner.rules.context_margin else None,
     )
-    return recipe(serving, clips.planner.server_options(sampled.sampling, options))
+    return clips.planner.rules.recipe(serving, clips.planner.server_options(planned.sampling, options))
 
 
-def _impossible(sampled: Sampled, plan: EncodePlan, search: _Search) -> BudgetError:
+def _impossible(planned: ClipPlan, search: _Search) -> BudgetError:
     """The error for a video that cannot fit: what its length is made of, and the least that would do."""
+    plan = planned.encode
     shortest, rest = plan.sequence_length(MAX_RATE), plan.sequence_length() - plan.total_tokens
     least, num_frames, (height, width) = min(search.tried)
     frames = "1 frame" if num_frames == 1 else f"{num_frames} frames"
     return BudgetError(
-        f"{sampled.source.name} does not fit {search.request.budget:,} tokens: at q = {MAX_RATE:g} it needs "
+        f"{planned.source.name} does not fit {search.request.budget:,} tokens: at q = {MAX_RATE:g} it needs "
         f"{shortest:,}, of which frame 0 alone is {plan.tokens_per_frame:,} and {rest:,} are text and separators.",
         hint=f"The least of what was tried is {least:,} ids, for {frames} of {width}x{height}. Allow that, or take a "
         "model with fewer tokens a frame.",

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import FloatArray, RefusedByServerError, ServerOptions, ServerPlan
-from evs_cli.dialects.model import RULES, served_model
+from evs_cli.dialects.model import RULES
 from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving
 from evs_cli.dialects.resize import Size
 from evs_cli.dialects.served import ServedPlanner
+from evs_cli.dialects.vllm_0_33_limits import decoded_bytes
 from evs_cli.dialects.vllm_frames import (
     DATA_URL_HEAD,
     SentFrames,
@@ -26,12 +27,11 @@ from evs_cli.dialects.vllm_frames import (
     processor_arguments,
     require_decodable,
     sent_frames,
-    takes_frames,
 )
 from evs_cli.errors import UsageError
 from evs_cli.files.output_file import check_output_file, replacing
 from evs_cli.jobs.budget import model_context_limit
-from evs_cli.pipeline.encoded_video import ClipPlan
+from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.session import Session
 from evs_cli.servers.jpeg_body import JpegBodyWriter, jpeg_of
 from evs_cli.video.sampling import SamplingRequest
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 SENT_SIZES = ("planned", "source")
 """Whether frames are resized before they are sent, or by the server."""
+TARGET = "vllm"
+"""The server that the requests are to."""
 SUFFIX = ".json"
 DEFAULT_QUALITY = 95
 
@@ -95,6 +97,8 @@ class FramesExport:
     """Of all frames, before they become text."""
     quality: int
     sent: SentFrames
+    decoded_bytes_limit: int
+    """The most bytes of decoded frames that the server takes."""
     pts_seconds: FloatArray
     """(S,) float64, when each frame is shown in the video; a frame that fills a tubelet is not counted again."""
     temporal_patch_size: int
@@ -130,25 +134,26 @@ class FramesExporter:
 
     def __init__(self, session: Session, request: ExportRequest) -> None:
         dialect, source = session.request.dialect, session.encoder.source
-        if dialect.server == "sglang":
+        if not dialect.is_evs and dialect.rules.resizes_frames_itself:
             raise UsageError(
                 f"--dialect {dialect.name} has no effect here: the request is one to vLLM, which would resize the "
                 "frames by its own rules. Expected evs, hf or vllm."
             )
-        families = [family for family, rules in RULES.items() if takes_frames(rules)]
+        target = dialect if dialect.server == TARGET else parse_dialect(TARGET)
+        known = [name for name, family in target.rules.families.items() if family.takes_sent_frames]
+        families = [model_type for model_type, name in RULES.items() if name in known]
         if source.model_type not in families:
             raise UsageError(
                 f"cannot write a request for {source.name} ({source.model_type}): how vLLM takes its frames is not "
                 f"written down. Expected one of {', '.join(families)}."
             )
         self.session, self.request = session, request
-        self._rules, self.model = served_model(session.encoder)
-        self.dialect = dialect if dialect.server == "vllm" else parse_dialect("vllm")
         options = session.request.server
         if request.q is not None:
             options = replace(options, video_pruning_rate=request.q)
-        self._planner = ServedPlanner(self.dialect, session.encoder, options, SamplingRequest())
+        self._planner = ServedPlanner(target, session.encoder, options, SamplingRequest())
         asked = self._planner.server_options(SamplingRequest(), session.request.options)
+        self.dialect, self.model = target, self._planner.model
         self.options: ServerOptions = replace(asked, mm_processor=processor_arguments(self.model, asked))
 
     def export(self, video: VideoSource, name: str, output: Path, *, overwrite: bool = False) -> FramesExport:
@@ -166,14 +171,10 @@ class FramesExporter:
             VideoError: the video cannot be opened, or no frame of it decodes.
         """
         check_output_file(output, (SUFFIX,), overwrite=overwrite)
-        progress = self.session.progress
-        progress.stage("plan")
-        plan = self.session.plan(video)
-        for note in plan.notes:
-            progress.notice(f"{plan.video.name}: {note}")
+        plan = self.session.plan_and_report(video)
         (height, width), notes = self._size(plan)
         planned = self._sent(plan, plan.clip.pts_seconds, height, width)
-        require_decodable(planned, plan.video.name)
+        require_decodable(planned, plan.video.name, self.options)
         with replacing(output) as file:
             writer = JpegBodyWriter(file, self._body(planned))
             pts = plan.clip.pts_seconds[self._write_frames(plan, writer, height, width)]
@@ -213,6 +214,7 @@ class FramesExporter:
             jpeg_bytes=writer.jpeg_bytes,
             quality=self.request.quality,
             sent=sent,
+            decoded_bytes_limit=decoded_bytes(self.options).most,
             pts_seconds=pts_seconds,
             temporal_patch_size=self.model.temporal_patch_size,
             plan=served,
@@ -254,11 +256,10 @@ class FramesExporter:
         )
 
     def _plan_sent(self, sent: SentFrames) -> ServerPlan:
-        return plan_sent(self._rules, self.model, sent, self.options)
+        return plan_sent(self._planner.family, self.model, sent, self.options)
 
     def _body(self, sent: SentFrames) -> Mapping[str, Any]:
         serving = Serving(
-            dialect=self.dialect,
             model=self.request.served_model_name or self.session.encoder.source.location,
             q=0.0,
             context=None,

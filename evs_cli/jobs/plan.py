@@ -5,24 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
 from evs_cli.dialects.requests import DEFAULT_PROMPT
 from evs_cli.encoders.base import VideoEncoder
-from evs_cli.errors import BudgetError, EvsError, UsageError
+from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import BudgetReport, budget, check_context, model_context_limit, read_manifest
 from evs_cli.jobs.fit import FitReport, FitRequest, fit
 from evs_cli.jobs.inputs import opened
-from evs_cli.jobs.runner import one_by_one
-from evs_cli.pipeline.clips import EvsClips, NumbersRequest, ServerClips, clips_of_file, clips_of_numbers
+from evs_cli.jobs.runner import Input, Outcome, run_each
+from evs_cli.pipeline.clips import NumbersRequest
+from evs_cli.pipeline.planner import Planner, Subject
+from evs_cli.pipeline.progress import Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.session import open_requested
-from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE
 from evs_cli.video.info import VideoInfo, probe_video
-from evs_cli.video.sampling import SamplingRequest
-
-Subject = str | NumbersRequest
-"""A video: a path (``-`` for standard input), or numbers."""
 
 
 def subjects_of(videos: Sequence[str], manifest: str | None, numbers: NumbersRequest | None) -> list[Subject]:
@@ -58,42 +54,33 @@ def numbers_of(
     return NumbersRequest(height, width, frames, duration, source_fps)
 
 
-Report = TypeVar("Report", BudgetReport, FitReport)
-
-
-@dataclass(frozen=True)
-class Outcome(Generic[Report]):
-    """What became of one video of a plan or a fit: a report, or an error."""
-
-    name: str
-    report: Report | None = None
-    error: EvsError | None = None
-
-
-def _name(subject: Subject) -> str:
-    return subject if isinstance(subject, str) else f"{subject.width}x{subject.height}"
-
-
-def names_of(subjects: Sequence[Subject]) -> list[str]:
-    """What outcomes call the videos."""
-    return [_name(subject) for subject in subjects]
-
-
-def _outcomes(
-    subjects: Sequence[Subject], report_of: Callable[[Subject], Report], *, is_single: bool | None = None
-) -> Iterator[Outcome[Report]]:
-    return one_by_one(
-        subjects,
-        lambda subject: Outcome(_name(subject), report_of(subject)),
-        lambda subject, error: Outcome(_name(subject), error=error),
-        is_single=len(subjects) == 1 if is_single is None else is_single,
-    )
-
-
 def probe_named(video: str) -> VideoInfo:
     """The facts of a video as named on the command line."""
     with opened(video) as source:
         return probe_video(source)
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What is counted of every video.
+
+    Raises:
+        UsageError: a context below 1.
+    """
+
+    rates: Sequence[float] | None = None
+    """Rates to count at; None takes 0 and what the video would be pruned at."""
+    context: int | None = None
+    """Longest sequence; None takes the server's, else the model's own."""
+    kv_budget_bytes: int | None = None
+    """Memory for caches, to tell how many such prompts fit."""
+    reserve: int = 0
+    """Tokens of a server's context kept for the answer."""
+    may_refuse: bool = True
+    """Whether a video that is longer than ``context`` is refused; a server's limits always do."""
+
+    def __post_init__(self) -> None:
+        check_context(self.context)
 
 
 class BudgetJob:
@@ -120,48 +107,39 @@ class BudgetJob:
         self._probe = probe
 
     def plan(
-        self,
-        subjects: Sequence[Subject],
-        rates: Sequence[float] | None,
-        context: int | None,
-        kv_budget_bytes: int | None = None,
-        *,
-        reserve: int = 0,
-        is_single: bool | None = None,
+        self, subjects: Sequence[Subject], plan: PlanRequest, *, is_single: bool | None = None
     ) -> Iterator[Outcome[BudgetReport]]:
         """A report a video; a video that fails is an outcome with an error where there are several.
 
         Args:
             subjects: files and numbers.
-            rates: rates to count at; None takes 0 and what the video would be pruned at.
-            context: longest sequence; None takes the server's, else the model's own.
-            kv_budget_bytes: memory for caches.
-            reserve: tokens of a server's context kept for the answer.
+            plan: what is counted.
             is_single: whether an error is raised; None where there is one video.
-
-        Raises:
-            UsageError: a context below 1.
         """
-        check_context(context)
-        context = self.context_of(context)
 
-        def report_of(subject: Subject) -> BudgetReport:
-            clips = self._clips(subject, rates)
-            counted, notes = self._rates(clips, rates)
+        def report_of(subject: Subject, _: Timings) -> BudgetReport:
+            planner = self._planner(plan.rates)
+            clips = planner.clips(subject, self._probe)
+            counted, notes = clips.rates(plan.rates)
             report = budget(
-                clips.sample(self._sampling(subject)),
                 clips,
                 self.encoder,
+                planner.sampling_of(subject),
                 self.request.options,
                 counted,
-                context_limit=context,
-                reserve=reserve,
-                kv_budget_bytes=kv_budget_bytes,
+                context_limit=self.context_of(plan.context),
+                reserve=plan.reserve,
+                kv_budget_bytes=plan.kv_budget_bytes,
                 min_dissimilarity=self.request.min_dissimilarity,
             )
             return replace(report, notes=(*report.notes, *notes))
 
-        return _outcomes(subjects, report_of, is_single=is_single)
+        return run_each(
+            ((Input(str(subject)), subject) for subject in subjects),
+            report_of,
+            is_single=len(subjects) == 1 if is_single is None else is_single,
+            refuses=lambda report: refusal_of(report, plan.context if plan.may_refuse else None),
+        )
 
     def fit(self, subjects: Sequence[Subject], request: FitRequest) -> Iterator[Outcome[FitReport]]:
         """How each video fits a budget; a file is scanned once, however many samplings are tried.
@@ -169,26 +147,28 @@ class BudgetJob:
         A video that fails, or cannot fit, is an outcome with an error where there are several.
         """
 
-        def report_of(subject: Subject) -> FitReport:
-            sampling = self._sampling(subject)
-            clips = self._clips(subject, None, may_configure=True)
+        def report_of(subject: Subject, _: Timings) -> FitReport:
+            planner = self._planner(None, may_configure=True)
+            sampling = planner.sampling_of(subject)
+            clips = planner.clips(subject, self._probe)
             session, asked = replace(self.request, sampling=sampling), request
-            if isinstance(clips, ServerClips):
+            if clips.planner is not None:
                 # What is printed is a whole chat, so a whole chat is what must fit, with room for the answer.
                 if session.options.prompt is None and clips.planner.encoder.has_chat_template:
                     session = replace(session, options=replace(session.options, prompt=DEFAULT_PROMPT))
                 if request.context is not None:
-                    asked = replace(request, reserve=max(clips.dialect.context_margin, request.reserve))
-            return fit(clips.sample(sampling), clips, self.encoder, session, asked)
+                    asked = replace(request, reserve=max(clips.planner.rules.context_margin, request.reserve))
+            return fit(clips, self.encoder, session, asked)
 
-        return _outcomes(subjects, report_of)
+        named = ((Input(str(subject)), subject) for subject in subjects)
+        return run_each(named, report_of, is_single=len(subjects) == 1)
 
     def context_of(self, context: int | None) -> int | None:
         """The context asked for, else the server's."""
         return self.request.server.max_model_len if context is None else context
 
     def context_less_reserve(self, context: int | None, reserve: int) -> int | None:
-        """The longest sequence of a plan by evs, the answer's tokens taken off; a server's walls do that themselves.
+        """The longest sequence of a plan by evs, the answer's tokens taken off; a server's limits do that themselves.
 
         Raises:
             UsageError: a reserve without a context, or one that leaves nothing.
@@ -202,129 +182,69 @@ class BudgetJob:
         own = self.encoder.default_pruning_rate
         return sorted({0.0, own or 0.0}) if self.request.dialect.is_evs else None
 
-    def _rates(
-        self, clips: EvsClips | ServerClips, rates: Sequence[float] | None
-    ) -> tuple[Sequence[float], tuple[str, ...]]:
-        """The rates to count at, and a sentence where those asked for have no effect."""
-        if isinstance(clips, EvsClips):
-            return rates or [0.0, self.encoder.default_pruning_rate or DEFAULT_PRUNING_RATE], ()
-        pruning = clips.planner.pruning
-        if not pruning.can_prune:
-            return [0.0], (f"--q has no effect: {pruning.source}",) if rates and max(rates) > 0 else ()
-        return rates or sorted({0.0, pruning.q}), ()
-
-    def _sampling(self, subject: Subject) -> SamplingRequest:
-        """The sampling asked for; a video that is said to be so many sampled frames is sampled as that many."""
-        sampling = self.request.sampling
-        if not isinstance(subject, NumbersRequest) or subject.frames is None:
-            return sampling
-        asked = (sampling.num_frames, sampling.max_frames, sampling.start_seconds, sampling.end_seconds)
-        if any(value is not None for value in asked):
-            raise UsageError(
-                "--frames is the number of sampled frames: it excludes --num-frames, --max-frames, --start and --end."
-            )
-        return replace(sampling, fps=None, num_frames=subject.frames)
-
-    def _clips(
-        self, subject: Subject, rates: Sequence[float] | None, *, may_configure: bool = False
-    ) -> EvsClips | ServerClips:
-        """The clips of a video; a server is told the highest rate asked for, which some of its notes go by."""
-        request = self.request
-        server = replace(request.server, video_pruning_rate=max(rates)) if rates else request.server
-        if isinstance(subject, NumbersRequest):
-            return clips_of_numbers(
-                subject, self.encoder, request.dialect, server, request.sampling, may_configure=may_configure
-            )
-        return clips_of_file(
-            subject,
-            self._probe(subject),
-            self.encoder,
-            request.dialect,
-            server,
-            request.sampling,
-            may_configure=may_configure,
-        )
+    def _planner(self, rates: Sequence[float] | None, *, may_configure: bool = False) -> Planner:
+        return Planner.of(self.request, self.encoder, rates=rates, may_configure=may_configure)
 
 
 def plan_models(
-    requests: Sequence[SessionRequest], videos: Sequence[str], rates: Sequence[float], context: int | None
+    requests: Sequence[SessionRequest], videos: Sequence[str], plan: PlanRequest
 ) -> Iterator[Outcome[BudgetReport]]:
     """The plans of the same videos for one model after another; a video is scanned once, as standard input must be."""
     probe = functools.cache(probe_named)
     for job in [BudgetJob(request, probe) for request in requests]:
-        yield from job.plan(videos, rates, context)
+        yield from job.plan(videos, plan)
 
 
 def plan_dialects(
-    requests: Sequence[SessionRequest],
-    subjects: Sequence[Subject],
-    rates: Sequence[float] | None,
-    context: int | None,
-    kv_budget_bytes: int | None = None,
-    *,
-    reserve: int = 0,
+    requests: Sequence[SessionRequest], subjects: Sequence[Subject], plan: PlanRequest
 ) -> Iterator[list[Outcome[BudgetReport]]]:
     """Of each video the plans under one dialect after another; what a server refuses is an outcome with an error.
 
     Args:
         requests: one a dialect, of one model.
         subjects: files and numbers.
-        rates: see ``BudgetJob.plan``, as the others.
-        context: longest sequence.
-        kv_budget_bytes: memory for caches.
-        reserve: tokens kept for the answer.
+        plan: what is counted; without rates, each dialect counts at its own.
     """
     probe = functools.cache(probe_named)
     first = BudgetJob(requests[0], probe)
     jobs = [first, *(BudgetJob(request, probe, first.encoder) for request in requests[1:])]
     for subject in subjects:
         yield [
-            replace(outcome, name=job.request.dialect.name)
+            replace(outcome, input=replace(outcome.input, dialect=job.request.dialect.name))
             for job in jobs
-            for outcome in job.plan(
-                [subject], rates or job.own_rates(), context, kv_budget_bytes, reserve=reserve, is_single=False
-            )
+            for outcome in job.plan([subject], replace(plan, rates=plan.rates or job.own_rates()), is_single=False)
         ]
 
 
-def require_fit(reports: Sequence[BudgetReport], context: int | None) -> None:
-    """Raise ``BudgetError`` if a video exceeds ``--context``, or runs into a server's limit, at every rate asked for.
+def refusal_of(report: BudgetReport, context: int | None) -> BudgetError | None:
+    """Why a video does not fit: it exceeds ``--context``, or runs into a server's limit, at every rate asked for.
 
     Where no context was asked for, the model's own refuses nothing by itself; a server's limits always do.
     """
-    for report in reports:
-        if report.rates[0].walls:
-            _require_walls(report)
-            continue
-        shortest = min(rate.sequence_length for rate in report.rates)
-        if context is not None and shortest > context:
-            verb, most = ("may not", "at most ") if report.is_at_most else ("does not", "")
-            raise BudgetError(
-                f"{report.source.name} {verb} fit {context:,} tokens: its sequence is {most}{shortest:,} at the "
-                "highest rate asked.",
-                hint=f"evs fit with --context {context} tells what would.",
-            )
+    if report.rates[0].server_limits:
+        return _limit_refusal(report)
+    shortest = min(rate.sequence_length for rate in report.rates)
+    if context is None or shortest <= context:
+        return None
+    verb, most = ("may not", "at most ") if report.is_at_most else ("does not", "")
+    return BudgetError(
+        f"{report.source.name} {verb} fit {context:,} tokens: its sequence is {most}{shortest:,} at the highest rate "
+        "asked.",
+        hint=f"evs fit with --context {context} tells what would.",
+    )
 
 
-def fits(report: BudgetReport, context: int | None) -> bool:
-    """Whether ``require_fit`` lets a report through."""
-    try:
-        require_fit([report], context)
-    except BudgetError:
-        return False
-    return True
-
-
-def _require_walls(report: BudgetReport) -> None:
+def _limit_refusal(report: BudgetReport) -> BudgetError | None:
     last = max(report.rates, key=lambda rate: rate.q)
-    for wall in last.walls:
-        if not wall.passes:
-            longest = "" if wall.longest_seconds is None else f" Clips of {wall.reach} pass."
-            raise BudgetError(
-                f"{report.source.name} runs into the {wall.name} of {report.dialect}: {wall.used:,} {wall.unit} at "
-                f"q = {last.q:g}, {wall.limit:,} are allowed.{longest}",
-                hint=f"Raise {wall.option}, or see what fits: evs fit --dialect {report.dialect}.",
-            )
+    limit = next((limit for limit in last.server_limits if not limit.passes), None)
+    if limit is None:
+        return None
+    longest = "" if limit.longest_seconds is None else f" Clips of {limit.reach} pass."
+    return BudgetError(
+        f"{report.source.name} runs into the {limit.name} of {report.dialect}: {limit.used:,} {limit.unit} at "
+        f"q = {last.q:g}, {limit.limit:,} are allowed.{longest}",
+        hint=f"Raise {limit.option}, or see what fits: evs fit --dialect {report.dialect}.",
+    )
 
 
 def fit_request(encoder: VideoEncoder, context: int | None, max_tokens: int | None, reserve: int) -> FitRequest:

@@ -1,25 +1,33 @@
-"""Files of ``evs encode`` in place of videos: what ``Session`` is to videos, without a model, a pixel or a weight.
+"""Files of ``evs encode`` in place of videos: no model, no pixel and no weight is needed.
 
-In: what the user asks for, of which an encoding has settled almost everything. Out: open encodings.
+In: what the user asks for, of which an encoding has settled almost everything. Out: open encodings, which ``prune`` and
+``sweep`` take like videos.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, cast
 
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import UsageError
+from evs_cli.pipeline.progress import Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE
 from evs_cli.video.own_files import is_own_file
 from evs_cli.video.sampling import SamplingRequest
 
 if TYPE_CHECKING:
+    from evs_cli.core.methods import RetentionRule
+    from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.encoders.base import EncodePlan
     from evs_cli.files.encoding.reader import Encoding
+    from evs_cli.pipeline.encoded_video import EncodedClip
     from evs_cli.pipeline.progress import Progress
+    from evs_cli.video.source import VideoSource
 
 RULE_OPTIONS = ("method", "min_dissimilarity", "seed")
 """What of a request still means something to an encoding."""
@@ -41,24 +49,42 @@ def are_encodings(inputs: Sequence[object]) -> bool:
     return any(found)
 
 
-class StoredSession:
-    """Encodings, and the rule that prunes them.
+@dataclass(frozen=True, eq=False)
+class StoredPlan:
+    """What a dry run tells of an encoding."""
+
+    encode: EncodePlan
+    read_bytes: int
+    """Bytes of the file that the rate needs, at most."""
+    size_bytes: int
+    """Bytes of the file."""
+
+
+class StoredInputs:
+    """Encodings, and the rule that prunes them; see ``EncodedInputs``.
 
     Raises:
         UsageError: an option that an encoding has settled, or an unknown rule.
     """
 
-    def __init__(self, request: SessionRequest, progress: Progress, *, uses_cache: bool = False) -> None:
+    model: str | None = None
+
+    def __init__(self, request: SessionRequest, q: float | None, progress: Progress, *, uses_cache: bool) -> None:
         from evs_cli.core.methods import RetentionRule
 
         _refuse_settled(request)
         if uses_cache:
             raise no_effect("--cache")
         self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
-        self._progress = progress
+        self._q, self._progress = q, progress
+
+    @property
+    def q(self) -> float:
+        """See ``EncodedInputs.q``."""
+        return DEFAULT_PRUNING_RATE if self._q is None else self._q
 
     @contextmanager
-    def opened(self, path: str) -> Iterator[Encoding]:
+    def opened(self, source: VideoSource) -> Iterator[StoredInput]:
         """An encoding, while it is read; what its rows lack is told.
 
         Raises:
@@ -66,19 +92,46 @@ class StoredSession:
         """
         from evs_cli.files.encoding.reader import open_encoding
 
+        timings = Timings()
         self._progress.stage("read")
-        with open_encoding(path) as encoding:
+        with ExitStack() as stack:
+            with timings.measure("read"):
+                encoding = stack.enter_context(open_encoding(os.fspath(cast("str", source))))
             for note in encoding.notes:
                 self._progress.notice(f"{encoding.name}: {note}")
-            yield encoding
+            yield StoredInput(encoding, self.rule, self._rate(encoding), timings)
 
-    def pruning_rate(self, q: float | None, encoding: Encoding) -> tuple[float, str]:
-        """The rate to use and where it comes from; as ``Session.pruning_rate``."""
-        if q is not None:
-            return q, "as asked"
+    def _rate(self, encoding: Encoding) -> tuple[float, str]:
+        """As ``Session.pruning_rate``."""
+        if self._q is not None:
+            return self._q, "as asked"
         if encoding.model.default_pruning_rate is not None:
             return encoding.model.default_pruning_rate, "the model's own"
         return DEFAULT_PRUNING_RATE, "default"
+
+
+class StoredInput:
+    """An open encoding; see ``EncodedInput``."""
+
+    def __init__(self, encoding: Encoding, rule: RetentionRule, rate: tuple[float, str], opening: Timings) -> None:
+        self._encoding, self._rule, self.rate, self._opening = encoding, rule, rate, opening
+        self.model, self.model_name = encoding.model, encoding.model.source.name
+
+    def plan(self, timings: Timings) -> StoredPlan:
+        """See ``EncodedInput.plan``."""
+        encoding = self._encoding
+        rows_bytes = encoding.plan.retained_tokens(self.rate[0]) * encoding.store.row_bytes
+        return StoredPlan(encoding.plan, encoding.front_bytes + rows_bytes, encoding.size_bytes)
+
+    def prune(self, timings: Timings) -> tuple[PrunedVideo, EncodedClip]:
+        """See ``EncodedInput.prune``."""
+        timings.seconds.update(self._opening.seconds)
+        with timings.measure("read"):
+            return self._encoding.at(self.rate[0], self._rule), self._encoding.video
+
+    def encode(self, *, with_rows: bool) -> EncodedClip:
+        """See ``EncodedInput.encode``; rows are read as they are asked for."""
+        return self._encoding.video
 
 
 def _refuse_settled(request: SessionRequest) -> None:

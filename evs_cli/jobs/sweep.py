@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
-from evs_cli.errors import EvsError, UsageError
+from evs_cli.errors import UsageError
 from evs_cli.jobs.budget import check_context, model_context_limit, rate_cost
+from evs_cli.jobs.runner import Input, Outcome, run_each
 
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from evs_cli.core.retention import Retention
     from evs_cli.files.cache.store import EncodingCache
     from evs_cli.jobs.budget import CostedModel
+    from evs_cli.jobs.encoded_input import EncodedInputs
     from evs_cli.pipeline.encoded_video import EncodedClip
-    from evs_cli.pipeline.progress import Progress
+    from evs_cli.pipeline.progress import Progress, Timings
     from evs_cli.pipeline.request import SessionRequest
-    from evs_cli.pipeline.session import Session
     from evs_cli.video.source import VideoSource
 
 _MAX_RATES = 1000
@@ -151,23 +152,21 @@ def knee_of(points: Sequence[tuple[float, float]]) -> int | None:
 
 
 @dataclass(frozen=True)
-class SweepOutcome:
-    """What became of one video with one model."""
+class Sweep:
+    """The rates of one video with one model."""
 
-    video: str
-    model: str | None
-    """As it was named; of an encoding as that tells, None where it could not be read."""
-    rows: tuple[SweepRow, ...] = ()
-    error: EvsError | None = None
+    model: str
+    """As it was named; of an encoding as that tells."""
+    rows: tuple[SweepRow, ...]
 
 
 @dataclass(frozen=True)
-class SweepJob:
+class SweepRequest:
     """Videos and models to sweep."""
 
     videos: tuple[str, ...]
     """Videos, or files of ``evs encode``."""
-    requests: tuple[SessionRequest, ...]
+    sessions: tuple[SessionRequest, ...]
     """One a model."""
     rates: tuple[float, ...]
     with_quality: bool = False
@@ -180,82 +179,49 @@ class SweepJob:
         check_context(self.context_limit)
 
 
-def run_sweep(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
+def run_sweep(request: SweepRequest, progress: Progress) -> Iterator[Outcome[Sweep]]:
     """Encode each video once a model, or read each encoding. One that fails of several is an outcome with an error.
 
     Raises:
         ModelError, UsageError: what concerns a model and all its videos.
     """
-    from evs_cli.jobs.cached_session import open_session
+    from evs_cli.jobs.encoded_input import open_inputs
     from evs_cli.jobs.inputs import opened
-    from evs_cli.jobs.runner import one_by_one
     from evs_cli.jobs.stored_session import are_encodings
 
-    if are_encodings(job.videos):
-        yield from _sweep_stored(job, progress)
-        return
-    sessions = [
-        open_session(request, progress, job.cache) for request in job.requests
+    if are_encodings(request.videos) and len(request.sessions) > 1:
+        raise UsageError("--model has no effect on an encoding, which is of one model already. Expected none.")
+    models = [
+        open_inputs(request.videos, session, None, progress, request.cache) for session in request.sessions
     ]  # a bad one is found before any work
     with ExitStack() as stack:
-        sources = {video: stack.enter_context(opened(video)) for video in job.videos}  # standard input comes but once
-        for session in sessions:
-            yield from one_by_one(
-                sources.items(),
-                partial(_sweep_one, session, job),
-                partial(_failed_sweep, session),
-                is_single=len(job.videos) == 1,
+        sources = {video: stack.enter_context(opened(video)) for video in request.videos}  # stdin comes but once
+        for inputs in models:
+            yield from run_each(
+                ((Input(video, model=inputs.model), source) for video, source in sources.items()),
+                partial(_sweep_one, inputs, request),
+                is_single=len(request.videos) == 1,
             )
 
 
-def _sweep_one(session: Session, job: SweepJob, item: tuple[str, VideoSource]) -> SweepOutcome:
-    video, source = item
-    rows = sweep(
-        session.encode(source) if job.with_quality else session.score(source),
-        job.rates,
-        session.rule,
-        encoder=session.encoder,
-        context_limit=job.context_limit,
-        with_quality=job.with_quality,
-    )
-    return SweepOutcome(video, session.request.model, tuple(rows))
-
-
-def _sweep_stored(job: SweepJob, progress: Progress) -> Iterator[SweepOutcome]:
-    """As ``run_sweep``, of files of ``evs encode``: no model is opened, and no row is read but for the quality."""
-    from evs_cli.jobs.runner import one_by_one
-    from evs_cli.jobs.stored_session import StoredSession
-
-    if len(job.requests) > 1:
-        raise UsageError("--model has no effect on an encoding, which is of one model already. Expected none.")
-    session = StoredSession(job.requests[0], progress, uses_cache=job.cache is not None)
-
-    def work(path: str) -> SweepOutcome:
-        with session.opened(path) as encoding:
-            rows = sweep(
-                encoding.video,
-                job.rates,
-                session.rule,
-                encoder=encoding.model,
-                context_limit=job.context_limit,
-                with_quality=job.with_quality,
-            )
-            return SweepOutcome(path, encoding.model.source.name, tuple(rows))
-
-    yield from one_by_one(
-        job.videos, work, lambda path, error: SweepOutcome(path, None, error=error), is_single=len(job.videos) == 1
-    )
-
-
-def _failed_sweep(session: Session, item: tuple[str, VideoSource], error: EvsError) -> SweepOutcome:
-    return SweepOutcome(item[0], session.request.model, error=error)
+def _sweep_one(inputs: EncodedInputs, request: SweepRequest, source: VideoSource, _: Timings) -> Sweep:
+    with inputs.opened(source) as video:
+        rows = sweep(
+            video.encode(with_rows=request.with_quality),
+            request.rates,
+            inputs.rule,
+            encoder=video.model,
+            context_limit=request.context_limit,
+            with_quality=request.with_quality,
+        )
+        return Sweep(video.model_name, tuple(rows))
 
 
 @dataclass(frozen=True)
 class SweepSummary:
     """One rate of one model over several videos."""
 
-    model: str | None
+    model: str
     q: float
     num_videos: int
     retained_tokens: int
@@ -268,12 +234,12 @@ class SweepSummary:
     """Mean over the videos."""
 
 
-def summarise(outcomes: Sequence[SweepOutcome]) -> list[SweepSummary]:
+def summarise(sweeps: Sequence[Sweep]) -> list[SweepSummary]:
     """A row a model and rate over the videos that were encoded."""
-    groups: dict[tuple[str | None, float], list[SweepRow]] = {}
-    for outcome in outcomes:
-        for row in outcome.rows:
-            groups.setdefault((outcome.model, row.q), []).append(row)
+    groups: dict[tuple[str, float], list[SweepRow]] = {}
+    for each in sweeps:
+        for row in each.rows:
+            groups.setdefault((each.model, row.q), []).append(row)
     return [
         SweepSummary(
             model=model,

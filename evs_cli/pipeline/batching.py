@@ -10,7 +10,7 @@ from evs_cli.encoders.runtime import Runtime
 from evs_cli.pipeline.memory import free_memory_bytes
 
 if TYPE_CHECKING:
-    from evs_cli.pipeline.encoded_video import ClipPlan
+    from evs_cli.pipeline.clip_plan import ClipPlan
 
 MOST_BATCH_FRAMES = 16
 """Frames a batch where the user names none and memory is not short: enough to fill an accelerator."""

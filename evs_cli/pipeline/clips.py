@@ -1,44 +1,29 @@
 """One video and how its clips are planned: by evs, or as a server takes it.
 
-In: a probed file or numbers, an encoder, a dialect. Out: ``Clips``, which sample the video by any request and plan any
-sampling at any size; ``plan``, ``fit``, ``sweep`` and ``prune`` go through it, so that they agree.
+In: a probed file or numbers, and a model, from the planner. Out: ``Clips``, which plan the video by any request and at
+any size, so that what plans, fits, sweeps, prunes and checks a video agrees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
-
 from evs_cli.dialects import EVS_DIALECT, Dialect
-from evs_cli.dialects.base import NemotronModel, ServerOptions, ServerSource
-from evs_cli.dialects.served import ServedClip, ServedPlanner, TrueSource, server_source
-from evs_cli.dialects.walls import PlannedAt, Wall, first_hit, walls_of
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
+from evs_cli.dialects.base import ServerSource
+from evs_cli.dialects.limits import PlannedAt, ServerLimit, first_hit, server_limits
+from evs_cli.dialects.served import ServedPlanner, TrueSource
+from evs_cli.encoders.base import Clip, EncodeOptions, FloatArray, VideoEncoder
 from evs_cli.errors import UsageError
+from evs_cli.pipeline.clip_plan import ClipPlan, SourceFacts
+from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.sampling import FrameSelection, SamplingRequest, select_frames
 
 DEFAULT_SOURCE_FPS = 30.0
 _MAX_NUMBERS_FRAMES = 1_000_000
 _LENGTH = "the length"
-
-
-@dataclass(frozen=True)
-class SourceFacts:
-    """What of a video its token count depends on; of a file, or given as numbers."""
-
-    name: str
-    path: str | None
-    """The file as it was named; None of numbers alone."""
-    width: int
-    height: int
-    duration_seconds: float
-    num_frames: int
-    """Frames of the source; of numbers alone, at the rate assumed for it."""
-    average_fps: float
 
 
 @dataclass(frozen=True)
@@ -72,46 +57,48 @@ class NumbersRequest:
         if frames > _MAX_NUMBERS_FRAMES:
             raise UsageError(f"Invalid video of {frames:g} frames. Expected at most {_MAX_NUMBERS_FRAMES:,}.")
 
+    def __str__(self) -> str:
+        return f"{self.width}x{self.height}"
+
     def at_rate(self, fps: float | None) -> NumbersRequest:
         """The same with its duration settled: so many frames without one are ``fps`` a second, 2 unless said."""
         if self.duration_seconds is not None or self.frames is None:
             return self
         return replace(self, duration_seconds=self.frames / (fps or 2.0))
 
-
-@dataclass(frozen=True, eq=False)
-class Sampled:
-    """A source and the frames sampled of it, before a model sees them."""
-
-    source: SourceFacts
-    sampling: SamplingRequest
-    """What was asked for."""
-    selection: FrameSelection
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def clip(self) -> Clip:
-        """What a model family must know of it."""
-        selection = self.selection
-        return Clip(self.source.height, self.source.width, selection.pts_seconds, selection.window_seconds)
+    def adjusted(self, asked: SamplingRequest) -> SamplingRequest:
+        """The request that is sampled: all ``frames``, where they are given and ``asked`` says no other number."""
+        if self.frames is None or asked.fps is not None or asked.num_frames is not None:
+            return asked
+        return replace(asked, num_frames=self.frames)
 
 
 class Clips(Protocol):
-    """One video, ready to be sampled and planned."""
+    """One video, ready to be sampled and planned by any request and at any size."""
 
     dialect: Dialect
 
-    def sample(self, sampling: SamplingRequest) -> Sampled:
-        """The frames of a request."""
+    @property
+    def planner(self) -> ServedPlanner | None:
+        """The model under a server's rules; None for ``evs``."""
 
-    def plan(self, sampled: Sampled, options: EncodeOptions) -> EncodePlan:
-        """The plan of sampled frames."""
+    def plan(self, sampling: SamplingRequest, options: EncodeOptions) -> ClipPlan:
+        """The plan of a request."""
 
-    def fewer(self, sampled: Sampled, share: float) -> SamplingRequest | None:
-        """The request for a share of the present frames, in the terms they were asked in; None where there is none."""
+    def sample(self, sampling: SamplingRequest) -> FrameSelection:
+        """The frames of a request, before their size is settled."""
 
-    def obstacle(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> str | None:
+    def rates(self, asked: Sequence[float] | None) -> tuple[Sequence[float], tuple[str, ...]]:
+        """The rates to count at, by default 0 and what it would be pruned at; a sentence where ``asked`` is idle."""
+
+    def fewer(self, plan: ClipPlan, share: float) -> SamplingRequest | None:
+        """The request for a share of the planned frames, in the terms they were asked in; None where there is none."""
+
+    def obstacle(self, plan: ClipPlan, q: float, budget: int) -> str | None:
         """What the clip at rate q runs into, first of all that it is longer than ``budget`` ids; None where it fits."""
+
+    def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
+        """Every limit of the server that the clip may run into at rate q, ``0 <= q < 1``; none for ``evs``."""
 
 
 class EvsClips:
@@ -121,47 +108,56 @@ class EvsClips:
         encoder: the model.
         facts: the source.
         pts_seconds: (F,) float64, when each of its frames is shown.
-        warnings: sentences on the file.
+        file: the probed file; None of numbers alone.
         adjust: turns a request into the one that is sampled.
     """
 
     dialect = EVS_DIALECT
+    planner = None
 
     def __init__(
         self,
         encoder: VideoEncoder,
         facts: SourceFacts,
-        pts_seconds: np.ndarray[tuple[int], np.dtype[np.float64]],
-        warnings: tuple[str, ...] = (),
+        pts_seconds: FloatArray,
+        file: VideoInfo | None = None,
         adjust: Callable[[SamplingRequest], SamplingRequest] = lambda sampling: sampling,
     ) -> None:
-        self._encoder, self._facts, self._pts, self._warnings = encoder, facts, pts_seconds, warnings
+        self._encoder, self._facts, self._pts, self._file = encoder, facts, pts_seconds, file
         self._adjust = adjust
 
-    def sample(self, sampling: SamplingRequest) -> Sampled:
-        """See ``Clips.sample``."""
-        selection = select_frames(
-            self._pts, self._facts.duration_seconds, self._adjust(sampling), self._encoder.sampling_defaults
-        )
-        return Sampled(self._facts, sampling, selection, self._warnings)
-
-    def plan(self, sampled: Sampled, options: EncodeOptions) -> EncodePlan:
+    def plan(self, sampling: SamplingRequest, options: EncodeOptions) -> ClipPlan:
         """See ``Clips.plan``."""
-        return self._encoder.plan(sampled.clip, options)
+        facts, selection = self._facts, self.sample(sampling)
+        clip = Clip(facts.height, facts.width, selection.pts_seconds, selection.window_seconds)
+        encode = self._encoder.plan(clip, options)
+        return ClipPlan(facts, sampling, options, selection, clip, encode, self._file)
 
-    def fewer(self, sampled: Sampled, share: float) -> SamplingRequest:
+    def sample(self, sampling: SamplingRequest) -> FrameSelection:
+        """See ``Clips.sample``."""
+        defaults = self._encoder.sampling_defaults
+        return select_frames(self._pts, self._facts.duration_seconds, self._adjust(sampling), defaults)
+
+    def rates(self, asked: Sequence[float] | None) -> tuple[Sequence[float], tuple[str, ...]]:
+        """See ``Clips.rates``."""
+        return asked or [0.0, self._encoder.default_pruning_rate or DEFAULT_PRUNING_RATE], ()
+
+    def fewer(self, plan: ClipPlan, share: float) -> SamplingRequest:
         """See ``Clips.fewer``: a rate, or a number."""
-        selection, sampling = sampled.selection, sampled.sampling
+        selection, sampling = plan.selection, plan.sampling
         if share == 1:
             return sampling
         if selection.rule == "fps" and selection.requested_fps and not selection.max_frames_bound:
             return replace(sampling, fps=round(selection.requested_fps * share, 6), num_frames=None)
-        frames = max(1, round(len(selection.frame_indices) * share))
-        return replace(sampling, fps=None, num_frames=frames)
+        return replace(sampling, fps=None, num_frames=max(1, round(plan.num_sampled_frames * share)))
 
-    def obstacle(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> str | None:
+    def obstacle(self, plan: ClipPlan, q: float, budget: int) -> str | None:
         """See ``Clips.obstacle``."""
-        return None if plan.sequence_length(q) <= budget else _LENGTH
+        return None if plan.encode.sequence_length(q) <= budget else _LENGTH
+
+    def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
+        """See ``Clips.limits``."""
+        return ()
 
 
 class ServerClips:
@@ -172,7 +168,7 @@ class ServerClips:
         facts: the source as it is.
         source: the source as the server sees it.
         true: its frames as they are.
-        warnings: sentences on the file.
+        file: the probed file; None of numbers alone.
     """
 
     def __init__(
@@ -181,124 +177,53 @@ class ServerClips:
         facts: SourceFacts,
         source: ServerSource,
         true: TrueSource,
-        warnings: tuple[str, ...] = (),
+        file: VideoInfo | None = None,
     ) -> None:
         self.dialect, self.planner, self.source = planner.dialect, planner, source
-        self._facts, self._true, self._warnings = facts, true, warnings
+        self._facts, self._true, self._file = facts, true, file
 
-    def served(self, sampling: SamplingRequest, options: EncodeOptions) -> ServedClip:
-        """The clip with what is the server's alone: its plan, its rate, its notes."""
-        return self.planner.plan(self.source, self._true, sampling, options)
+    def plan(self, sampling: SamplingRequest, options: EncodeOptions) -> ClipPlan:
+        """See ``Clips.plan``."""
+        served = self.planner.plan(self.source, self._true, sampling, options)
+        encode, name = replace(served.encode, notes=served.notes), self.dialect.name
+        return ClipPlan(self._facts, sampling, options, served.selection, served.clip, encode, self._file, name, served)
 
-    def sample(self, sampling: SamplingRequest) -> Sampled:
+    def sample(self, sampling: SamplingRequest) -> FrameSelection:
         """See ``Clips.sample``; sizes do not change a server's sampling."""
         server = self.planner.server_plan(self.source, sampling, EncodeOptions(), len(self._true.pts_seconds))
-        selection = self.planner.selection(server, self._true)
-        return Sampled(self._facts, sampling, selection, self._warnings)
+        return self.planner.selection(server, self._true)
 
-    def plan(self, sampled: Sampled, options: EncodeOptions) -> EncodePlan:
-        """See ``Clips.plan``."""
-        return self.served(sampled.sampling, options).encode
+    def rates(self, asked: Sequence[float] | None) -> tuple[Sequence[float], tuple[str, ...]]:
+        """See ``Clips.rates``."""
+        pruning = self.planner.pruning
+        if not pruning.can_prune:
+            return [0.0], (f"--q has no effect: {pruning.source}",) if asked and max(asked) > 0 else ()
+        return asked or sorted({0.0, pruning.q}), ()
 
-    def fewer(self, sampled: Sampled, share: float) -> SamplingRequest | None:
+    def fewer(self, plan: ClipPlan, share: float) -> SamplingRequest | None:
         """See ``Clips.fewer``: a rate where the server goes by one, else a number."""
         if share == 1:
-            return sampled.sampling
-        num_frames = max(1, round(len(sampled.selection.frame_indices) * share))
-        if not isinstance(self.planner.model, NemotronModel):
-            fps = num_frames / self.source.duration_seconds if self.source.duration_seconds else None
-            return None if fps is None else SamplingRequest(fps=float(f"{fps:.4g}"))
-        return None if self.dialect.server == "sglang" else SamplingRequest(num_frames=num_frames)
+            return plan.sampling
+        num_frames = max(1, round(plan.num_sampled_frames * share))
+        return self.planner.rules.fewer_frames(self.planner.model, num_frames, self.source.duration_seconds)
 
-    def obstacle(self, sampled: Sampled, plan: EncodePlan, options: EncodeOptions, q: float, budget: int) -> str | None:
+    def obstacle(self, plan: ClipPlan, q: float, budget: int) -> str | None:
         """See ``Clips.obstacle``; a rate above 0 is one where the server does not prune."""
         if q > 0 and not self.planner.pruning.can_prune:
             return f"{self.dialect.name} does not prune"
-        if plan.sequence_length(q) > budget:
+        if plan.encode.sequence_length(q) > budget:
             return _LENGTH
-        at = self._planned_at(sampled.sampling, options, q)
-        return first_hit(at, self.planner.server_options(sampled.sampling, options), context_limit=None)
+        return first_hit(self._planned_at(plan, q), context_limit=None)
 
-    def walls(
-        self, sampling: SamplingRequest, options: EncodeOptions, q: float, context_limit: int | None, reserve: int = 0
-    ) -> tuple[Wall, ...]:
-        """Every limit the clip may run into at rate q, ``0 <= q < 1``."""
-        server_options = self.planner.server_options(sampling, options)
-        return walls_of(
-            self._planned_at(sampling, options, q),
-            server_options,
-            lambda source: self.planner.server_plan(source, sampling, options),
+    def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
+        """See ``Clips.limits``."""
+        return server_limits(
+            self._planned_at(plan, q),
+            lambda source: self.planner.server_plan(source, plan.sampling, plan.options),
             context_limit=context_limit,
             reserve=reserve,
         )
 
-    def _planned_at(self, sampling: SamplingRequest, options: EncodeOptions, q: float) -> PlannedAt:
-        plan = self.planner.server_plan(self.source, sampling, options, len(self._true.pts_seconds))
-        return PlannedAt(self.planner, self.source, plan, q, options.prompt)
-
-
-def clips_of_file(
-    path: str,
-    video: VideoInfo,
-    encoder: VideoEncoder,
-    dialect: Dialect,
-    server_options: ServerOptions,
-    sampling: SamplingRequest,
-    *,
-    may_configure: bool = False,
-) -> EvsClips | ServerClips:
-    """The clips of a probed file, which was named ``path``; the other arguments are those of ``ServedPlanner``."""
-    facts = SourceFacts(
-        name=video.name,
-        path=path,
-        width=video.width,
-        height=video.height,
-        duration_seconds=video.duration_seconds,
-        num_frames=video.num_frames,
-        average_fps=video.average_fps,
-    )
-    if dialect.is_evs:
-        return EvsClips(encoder, facts, video.pts_seconds, video.warnings)
-    planner = ServedPlanner(dialect, encoder, server_options, sampling, may_configure=may_configure)
-    true = TrueSource(video.pts_seconds, video.duration_seconds)
-    return ServerClips(planner, facts, server_source(video, dialect.server), true, video.warnings)
-
-
-def clips_of_numbers(
-    numbers: NumbersRequest,
-    encoder: VideoEncoder,
-    dialect: Dialect,
-    server_options: ServerOptions,
-    sampling: SamplingRequest,
-    *,
-    may_configure: bool = False,
-) -> EvsClips | ServerClips:
-    """The clips of a video that is only numbers: even times at ``source_fps``, or just as many frames as were said.
-
-    Raises:
-        UsageError: so many sampled frames for a server, which samples by itself.
-    """
-    if not dialect.is_evs and numbers.frames is not None:
-        raise UsageError(
-            f"--frames is the number of sampled frames, and {dialect.name} samples by itself. Expected --duration, "
-            "and --source-fps where it is not 30."
-        )
-    numbers = numbers.at_rate(sampling.fps)
-    duration = numbers.duration_seconds
-    assert duration is not None
-    fps = numbers.source_fps if numbers.frames is None else numbers.frames / duration
-    num_frames = max(1, round(duration * fps)) if numbers.frames is None else numbers.frames
-    pts = seconds(np.arange(num_frames) / fps)
-    name = f"{numbers.width}x{numbers.height}, {duration:g} s"
-    facts = SourceFacts(name, None, numbers.width, numbers.height, duration, num_frames, fps)
-    if not dialect.is_evs:
-        planner = ServedPlanner(dialect, encoder, server_options, sampling, may_configure=may_configure)
-        source = ServerSource(num_frames, fps, numbers.height, numbers.width)
-        return ServerClips(planner, facts, source, TrueSource(pts, duration))
-
-    def all_of_them(asked: SamplingRequest) -> SamplingRequest:
-        if numbers.frames is None or asked.fps is not None or asked.num_frames is not None:
-            return asked
-        return replace(asked, num_frames=numbers.frames)
-
-    return EvsClips(encoder, facts, pts, adjust=all_of_them)
+    def _planned_at(self, plan: ClipPlan, q: float) -> PlannedAt:
+        assert plan.served is not None
+        return PlannedAt(self.planner, self.source, plan.served.server, q, plan.options.prompt)

@@ -1,186 +1,265 @@
-"""The order of the steps: probe, plan, decode, encode, rank, rebuild.
+"""Encodes planned videos: frames are decoded, preprocessed, encoded and scored batch by batch.
 
-In: videos, an encoder and what the user asks for. Out: an ``EncodedClip``, and in a ``TokenSink`` the rows. Frames
-stream through in batches, and what is kept of their tokens is the sink's choice. It knows no terminal: whoever wants
-to watch passes a ``Progress``.
+In: a ``ClipPlan`` and a ``TokenSink``. Out: an ``EncodedClip``, and in the sink the rows. It knows no terminal: whoever
+wants to watch passes a ``Progress``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from evs_cli.dialects import EVS
-from evs_cli.dialects.served import TrueSource, server_source
-from evs_cli.encoders.base import Clip, EncodeOptions, VideoEncoder
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, VideoEncoder, require_same_count
+from evs_cli.encoders.runtime import synchronise
 from evs_cli.errors import ModelError, VideoError
-from evs_cli.pipeline.encode_run import EncodeRun
-from evs_cli.pipeline.encoded_video import (
-    ClipCounts,
-    ClipPlan,
-    EncodedClip,
-    EncodedVideo,
-    RetainedVideo,
-    lost_frames_sentence,
-)
-from evs_cli.pipeline.memory import free_memory_bytes
+from evs_cli.pipeline.batching import choose_batch_size
+from evs_cli.pipeline.clip_plan import ClipPlan
+from evs_cli.pipeline.encoded_video import ClipCounts, EncodedClip, lost_frames_sentence
+from evs_cli.pipeline.prefetch import Ahead
 from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
 from evs_cli.pipeline.provenance import provenance_of
 from evs_cli.pipeline.settings import EncodeSettings
-from evs_cli.video.info import probe_video
-from evs_cli.video.sampling import SamplingRequest, select_frames
-from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
-    from evs_cli.core.methods import RetentionRule
+    import torch
+
     from evs_cli.core.streaming import TokenSink
-    from evs_cli.dialects.served import ServedPlanner
+    from evs_cli.core.video_tokens import VideoTokens
+    from evs_cli.pipeline.reuse import FrameGroup
+    from evs_cli.video.frames import FrameStream
+
+    Inputs = dict[str, torch.Tensor]
 
 
-def plan_video(
-    source: VideoSource,
-    encoder: VideoEncoder,
-    sampling: SamplingRequest | None = None,
-    options: EncodeOptions | None = None,
-    *,
-    served: ServedPlanner | None = None,
-    timings: Timings | None = None,
-) -> ClipPlan:
-    """Plan one video: which frames, what grid, how long a sequence. Decodes no frame but the first, loads no weights.
+@dataclass(frozen=True, eq=False)
+class EncodePipeline:
+    """A model, how it is run, and who watches."""
 
-    Args:
-        source: a path or a seekable binary file object.
-        encoder: the model.
-        sampling: what the user asks of the frames.
-        options: what the user asks of the family.
-        served: plans as a server does; None is the model's own processor, told the true times.
-        timings: where the seconds of each stage go.
+    encoder: VideoEncoder
+    """Its weights must be loaded before ``encode``."""
+    settings: EncodeSettings
+    options: EncodeOptions = field(default_factory=EncodeOptions)
+    """What the user asks of the family."""
+    progress: Progress = field(default_factory=SilentProgress)
 
-    Raises:
-        VideoError: the file cannot be opened or holds no video.
-        UsageError: options the model has no use for, or a window outside the video.
-        ModelError: a processor that cannot be loaded.
-    """
-    timings = timings or Timings()
-    with timings.measure("probe"):
-        video = probe_video(source)
-    sampling, options = sampling or SamplingRequest(), options or EncodeOptions()
-    with timings.measure("plan"):
-        if served is not None:
-            true = TrueSource(video.pts_seconds, video.duration_seconds)
-            as_served = served.plan(server_source(video, served.dialect.server), true, sampling, options)
-            encode = replace(as_served.encode, notes=as_served.notes)
-            return ClipPlan(video, as_served.selection, as_served.clip, encode, dialect=served.dialect.name)
-        selection = select_frames(video.pts_seconds, video.duration_seconds, sampling, encoder.sampling_defaults)
-        clip = Clip(video.height, video.width, selection.pts_seconds, selection.window_seconds)
-        encode = encoder.plan(clip, options)
-    return ClipPlan(video=video, selection=selection, clip=clip, encode=encode)
+    def encode(self, plan: ClipPlan, sink: TokenSink, *, timings: Timings | None = None) -> EncodedClip:
+        """Decode and encode a planned video, rank its tokens, and hand them to ``sink`` as they come.
 
+        Args:
+            plan: the planned video.
+            sink: takes the rows.
+            timings: of the steps before; those of this one are added.
 
-def encode_video(
-    plan: ClipPlan,
-    encoder: VideoEncoder,
-    settings: EncodeSettings,
-    options: EncodeOptions | None = None,
-    *,
-    beside: TokenSink | None = None,
-    progress: Progress | None = None,
-    timings: Timings | None = None,
-) -> EncodedVideo:
-    """Encode a planned video and keep every row; see ``encode_clip``."""
-    from evs_cli.core.streaming import AllTokens
+        Raises:
+            VideoError: no sampled frame decodes.
+            ModelError: embeddings that cannot be ranked, or too little memory for a single tubelet.
+        """
+        timings = timings or Timings()
+        run = EncodeRun(self, plan, sink, timings)
+        run.consume()
+        actual = self._actual_plan(plan, run.positions)
+        with timings.measure("rank"):
+            ranking = run.scores.ranking()
+        if ranking.token_grid_thw != actual.token_grid_thw:
+            raise ModelError(
+                f"cannot place the tokens of {self.encoder.source.name}: the grid came out as "
+                f"{ranking.token_grid_thw}, {actual.token_grid_thw} was planned."
+            )
+        return EncodedClip(
+            planned=ClipCounts.of(plan.encode),
+            actual=actual,
+            frame_indices=plan.selection.frame_indices[run.positions],
+            extra_embeddings=run.scores.extra_embeddings(self.encoder.closing_rows()),
+            ranking=ranking,
+            own_ranking=run.scores.own_ranking(),
+            zero_frames=run.scores.zero_frames,
+            position_ids=self.encoder.position_ids(actual),
+            provenance=provenance_of(
+                plan, self.encoder, self.settings, self.options, run.batch_frames, run.reused_frames
+            ),
+            timings_seconds=timings.seconds,
+        )
 
-    rows = AllTokens(plan.encode.token_grid_thw[0], free_bytes=free_memory_bytes())
-    clip = encode_clip(plan, encoder, settings, rows, options, beside=beside, progress=progress, timings=timings)
-    return EncodedVideo(**vars(clip), levels=rows.levels)
-
-
-def retain_video(
-    plan: ClipPlan,
-    encoder: VideoEncoder,
-    settings: EncodeSettings,
-    rates: Sequence[float],
-    rule: RetentionRule,
-    options: EncodeOptions | None = None,
-    *,
-    beside: TokenSink | None = None,
-    progress: Progress | None = None,
-    timings: Timings | None = None,
-) -> RetainedVideo:
-    """Encode a planned video and keep the rows that some rate keeps, at least one; see ``encode_clip``.
-
-    Memory grows with those rows, not with the video: see ``StreamingRetention``.
-    """
-    from evs_cli.core.streaming import StreamingRetention
-
-    planned = plan.encode.token_grid_thw
-    retention = StreamingRetention(
-        rule.most_rows(planned, rates),
-        min_dissimilarity=rule.min_dissimilarity,
-        scores=rule.own_scores(planned),
-        free_bytes=free_memory_bytes(),
-    )
-    clip = encode_clip(plan, encoder, settings, retention, options, beside=beside, progress=progress, timings=timings)
-    rows = retention.finish(rule.most_rows(clip.actual.token_grid_thw, rates))
-    return RetainedVideo(**vars(clip), rule=rule, rows=rows)
-
-
-def encode_clip(
-    plan: ClipPlan,
-    encoder: VideoEncoder,
-    settings: EncodeSettings,
-    sink: TokenSink,
-    options: EncodeOptions | None = None,
-    *,
-    beside: TokenSink | None = None,
-    progress: Progress | None = None,
-    timings: Timings | None = None,
-) -> EncodedClip:
-    """Decode and encode a planned video, rank its tokens, and hand them to ``sink`` as they come, and to ``beside``.
-
-    The encoder's weights must be loaded.
-
-    Raises:
-        VideoError: no sampled frame decodes.
-        ModelError: embeddings that cannot be ranked, or too little memory for a single tubelet.
-    """
-    progress, timings = progress or SilentProgress(), timings or Timings()
-    options = options or EncodeOptions()
-    if beside is not None:
-        from evs_cli.core.streaming import BothSinks
-
-        sink = BothSinks(sink, beside)
-    run = EncodeRun(plan, encoder, settings, sink, progress, timings)
-    run.consume()
-    actual = plan.encode
-    if len(run.positions) < len(plan.selection.frame_indices):
+    def _actual_plan(self, plan: ClipPlan, positions: Sequence[int]) -> EncodePlan:
+        """The plan of the sampled frames that decoded, at the size that was planned."""
         num_sampled = len(plan.selection.frame_indices)
-        lost = num_sampled - len(run.positions)
+        lost = num_sampled - len(positions)
+        if not lost:
+            return plan.encode
         if plan.dialect != EVS:
             raise VideoError(
                 f"{lost} of {num_sampled} sampled frames of {plan.video.name} do not decode: what {plan.dialect} would "
                 "make of the rest is not known.",
                 hint="Mend the file, or take --dialect evs, which leaves them out.",
             )
-        progress.notice(f"{plan.video.name}: {lost_frames_sentence(lost, num_sampled)}")
-        clip = Clip(plan.clip.height, plan.clip.width, plan.clip.pts_seconds[run.positions], plan.clip.window_seconds)
-        actual = encoder.plan(clip, options, frame_size=plan.encode.frame_size)
-    ranking = run.ranking()
-    if ranking.token_grid_thw != actual.token_grid_thw:
-        raise ModelError(
-            f"cannot place the tokens of {encoder.source.name}: the grid came out as {ranking.token_grid_thw}, "
-            f"{actual.token_grid_thw} was planned."
+        self.progress.notice(f"{plan.video.name}: {lost_frames_sentence(lost, num_sampled)}")
+        clip = Clip(plan.clip.height, plan.clip.width, plan.clip.pts_seconds[positions], plan.clip.window_seconds)
+        return self.encoder.plan(clip, self.options, frame_size=plan.encode.frame_size)
+
+
+class EncodeRun:
+    """One pass over the frames of a planned video: ``consume`` once, then read what came of it.
+
+    Decoding and preprocessing run in threads of their own, a batch ahead of the encoder. What is kept is touched by the
+    caller's thread alone, but for ``positions``, which is complete when ``consume`` returns.
+    """
+
+    def __init__(self, pipeline: EncodePipeline, plan: ClipPlan, sink: TokenSink, timings: Timings) -> None:
+        from evs_cli.pipeline.token_scores import TokenScores
+
+        self.plan, self.timings = plan, timings
+        self.encoder, self.settings, self.progress = pipeline.encoder, pipeline.settings, pipeline.progress
+        self.scores = TokenScores(plan.encode, self.settings.score_dtype, sink)
+        self.batch_frames = self._choose_batch_frames()
+        self.reuses = self.settings.reuses_frames and self.encoder.frames_are_independent
+        self.reused_frames = 0
+        """Frames that repeat the one before and were not encoded again."""
+        self.positions: list[int] = []
+        """Which of the sampled frames decoded."""
+        self._beside = Timings()  # of the other threads, a step each
+        self._last: VideoTokens | None = None  # of the last tubelet encoded, which the next ones may repeat
+
+    def _choose_batch_frames(self) -> int:
+        frames = self.settings.batch_frames
+        if frames is None:
+            chosen = choose_batch_size(self.plan, self.settings.runtime)
+            self.progress.detail(chosen.reason)
+            frames = chosen.frames
+        tubelet = self.encoder.temporal_patch_size
+        return -(-frames // tubelet) * tubelet
+
+    def consume(self) -> None:
+        """Read, encode and score every sampled frame."""
+        from evs_cli.pipeline.reuse import group_frames
+        from evs_cli.video.reader import read_frames
+
+        self.progress.stage("encode", len(self.plan.selection.frame_indices))
+        stream = read_frames(
+            self.plan.video,
+            self.plan.selection.frame_indices,
+            chunk_frames=self.batch_frames,
+            decoder=self.settings.decoder,
         )
-    return EncodedClip(
-        planned=ClipCounts.of(plan.encode),
-        actual=actual,
-        frame_indices=plan.selection.frame_indices[run.positions],
-        extra_embeddings=run.extra_embeddings(),
-        ranking=ranking,
-        own_ranking=run.own_ranking(),
-        zero_frames=tuple(run.scorer.zero_frames),
-        position_ids=encoder.position_ids(actual),
-        provenance=provenance_of(plan, encoder, settings, options, run.batch_frames, run.reused_frames),
-        timings_seconds=timings.seconds,
-    )
+        grouped = group_frames(
+            self._marked(stream),
+            group_frames=self.batch_frames,
+            temporal_patch_size=self.encoder.temporal_patch_size,
+            reuses=self.reuses,
+        )
+        with (
+            Ahead(grouped, on_close=stream.cancel) as groups,
+            Ahead(self._preprocessed(groups), on_close=groups.close) as preprocessed,
+        ):
+            while True:
+                with self.timings.measure("decode"):
+                    item = next(preprocessed, None)
+                if item is None:
+                    break
+                self._encode(*item)
+                self.progress.advance(item[0].num_frames)
+                del item  # or it lives on beside the next
+        for warning in stream.warnings:
+            self.progress.notice(warning)
+        self.progress.detail(self._account())
+
+    def _account(self) -> str:
+        """Where the time went, for ``-v``: what ran beside, and what the encoder waited for."""
+        beside, own = self._beside.seconds, self.timings.seconds
+        return (
+            f"encoding took {own.get('encode', 0):.2f} s and waited {own['decode']:.2f} s for frames; beside it ran "
+            f"{beside.get('decode', 0):.2f} s of decoding and {beside.get('preprocess', 0):.2f} s of preprocessing"
+        )
+
+    def _marked(self, stream: FrameStream) -> Iterator[torch.Tensor]:
+        """The frames of each batch, decoded and with what the family draws on them."""
+        with stream:
+            while True:
+                with self._beside.measure("decode"):
+                    batch = next(stream, None)
+                    if batch is None:
+                        return
+                    self.positions += batch.positions.tolist()
+                    frames = self.encoder.mark_frames(batch.frames, self.plan.clip.pts_seconds[batch.positions])
+                del batch  # or it lives on beside the next
+                yield frames
+
+    def _preprocessed(self, groups: Iterator[FrameGroup]) -> Iterator[tuple[FrameGroup, Inputs | None]]:
+        """Each group with what the model takes of it; None where it has no frame, or more than go in at once."""
+        is_cuda = self.settings.runtime.device.startswith("cuda")
+        for group in groups:
+            inputs: Inputs | None = None
+            if 0 < len(group.frames) <= self.batch_frames:
+                with self._beside.measure("preprocess"):
+                    inputs = self.encoder.preprocess(group.frames, self.plan.encode)
+                    if is_cuda:  # from pinned memory the copy to the device runs beside its work
+                        inputs = {name: values.pin_memory() for name, values in inputs.items()}
+            yield group, inputs
+
+    def _encode(self, group: FrameGroup, inputs: Inputs | None) -> None:
+        """Encode a group, in halves where the device's memory does not hold it, and keep the tokens of all its frames.
+
+        Args:
+            group: the frames.
+            inputs: what the model takes of all of them; where it is None they are preprocessed here, part by part.
+        """
+        import torch
+
+        if bool((group.tubelet_of < 0).any()):
+            assert self._last is not None
+            self._keep(self._last, torch.zeros_like(group.tubelet_of[group.tubelet_of < 0]))
+        tubelet = self.encoder.temporal_patch_size
+        start = 0
+        while start < len(group.frames):
+            part = group.frames[start : start + self.batch_frames]
+            try:
+                with self.timings.measure("encode"):
+                    if inputs is None or len(part) < len(group.frames):
+                        inputs = self.encoder.preprocess(part, self.plan.encode)
+                    tokens = self.encoder.embed(inputs, self.plan.encode)
+                    synchronise(self.settings.runtime.device)  # the scores wait for it at once; the clock must too
+            except torch.OutOfMemoryError as error:
+                inputs = None
+                self._halve(error)
+                continue
+            require_same_count(
+                tokens.num_frames, -(-len(part) // tubelet), self.encoder.source, "frames of tokens of a batch"
+            )
+            places = group.tubelet_of - start // tubelet
+            self._keep(tokens, places[(places >= 0) & (places < tokens.num_frames)])
+            inputs = None
+            start += len(part)
+        self.reused_frames += group.num_frames - len(group.frames)
+
+    def _halve(self, error: Exception) -> None:
+        tubelet = self.encoder.temporal_patch_size
+        if self.batch_frames <= tubelet:
+            raise ModelError(
+                f"cannot encode on {self.settings.runtime.device}: out of memory even with {tubelet} frames a batch.",
+                hint="Make the frames smaller, or try --dtype bfloat16 or --device cpu.",
+            ) from error
+        self.batch_frames = max(tubelet, self.batch_frames // 2 // tubelet * tubelet)
+        if self.settings.runtime.device.startswith("cuda"):
+            import torch
+
+            torch.cuda.empty_cache()
+        self.progress.notice(
+            f"Out of memory on {self.settings.runtime.device}: going on with {self.batch_frames} frames a batch."
+        )
+
+    def _keep(self, tokens: VideoTokens, frames: torch.Tensor) -> None:
+        """Score and hand over the tokens of ``frames`` (n,) int64, never descending, each of ``tokens`` among them."""
+        import torch
+
+        if len(frames) == tokens.num_frames:
+            self._score(tokens)
+        else:  # a batch at a time: what one frame stands for may be minutes
+            for part in torch.split(frames, max(1, self.batch_frames // self.encoder.temporal_patch_size)):
+                self._score(tokens.take(part))
+        if self.reuses:
+            self._last = tokens.take(torch.tensor([tokens.num_frames - 1]))
+
+    def _score(self, tokens: VideoTokens) -> None:
+        with self.timings.measure("rank"):
+            self.scores.add(tokens)

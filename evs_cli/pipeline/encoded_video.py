@@ -1,22 +1,20 @@
-"""A video encoded once: the plan it follows, the ranking of its tokens, and the rows that were kept of them.
+"""A video encoded once: the counts it was planned with, the ranking of its tokens, and the rows that were kept of them.
 
 ``EncodedClip`` is all but the rows, whatever a sink did with those. ``EncodedVideo`` has every row beside, so that any
-rate is made from it; ``RetainedVideo`` has those that the rates asked for keep.
+rate is made from it; ``RetainedVideo`` has those that the rates asked for keep; ``StoredVideo`` reads them from a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evs_cli.core.counts import compute_retained_tokens_count
-from evs_cli.encoders.base import Clip, EncodePlan
+from evs_cli.encoders.base import EncodePlan
 from evs_cli.errors import UsageError
-from evs_cli.video.info import VideoInfo
-from evs_cli.video.sampling import FrameSelection
 
 if TYPE_CHECKING:
     import torch
@@ -25,23 +23,6 @@ if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.core.retention import Ranking, Retention
     from evs_cli.core.streaming import RetainedRows
-
-
-@dataclass(frozen=True, eq=False)
-class ClipPlan:
-    """A video, the frames sampled of it, and the plan of encoding them: exact, with no pixel decoded."""
-
-    video: VideoInfo
-    selection: FrameSelection
-    clip: Clip
-    encode: EncodePlan
-    dialect: str = "evs"
-    """Whose rules chose the frames, their size and the ids."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the user on the file, the sampling and the plan."""
-        return (*self.video.warnings, *self.selection.notes, *self.encode.notes)
 
 
 @dataclass(frozen=True)
@@ -222,3 +203,30 @@ class RetainedVideo(EncodedClip):
             )
         levels = self.rows.levels if bool(is_kept.all()) else tuple(level[is_kept] for level in self.rows.levels)
         return self.assemble(retention, self.rule, levels)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredVideo(EncodedClip):
+    """An encoding whose rows lie in a file; ``prune`` serves any rate from it, and reads what that rate keeps."""
+
+    read_rows: Callable[[torch.Tensor, int], torch.Tensor]
+    """See ``EncodedClip.rows_of``."""
+    num_levels: int
+    """Levels that are stored."""
+
+    def rows_of(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
+        """See ``EncodedClip.rows_of``.
+
+        Raises:
+            ArtifactError: they cannot be read, or are not those that were written.
+        """
+        return self.read_rows(tokens, level)
+
+    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
+        """The pruned video at rate q. It equals ``EncodedVideo.prune``, and reads the kept rows alone."""
+        from evs_cli.core.methods import RetentionRule
+
+        rule = rule or RetentionRule()
+        retention = rule.retain(self.ranking, q)
+        tokens = retention.retention_mask.flatten().nonzero().flatten()
+        return self.assemble(retention, rule, [self.rows_of(tokens, level) for level in range(self.num_levels)])

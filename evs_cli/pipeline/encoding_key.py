@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from evs_cli._version import __version__
 from evs_cli.core.dtypes import dtype_name
+from evs_cli.dialects.base import LIMIT_OPTIONS
 from evs_cli.encoders import embedded
 from evs_cli.encoders.runtime import Runtime
 from evs_cli.encoders.source import ModelSource
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
     from evs_cli.pipeline.request import SessionRequest
     from evs_cli.pipeline.settings import EncodeSettings
 
-_SERVER_LIMITS = (
-    "video_pruning_rate",
-    "max_model_len",
-    "max_num_batched_tokens",
-    "max_decoded_bytes",
-)  # no row depends on them
 KEY_VERSION = 1
 """Raised where what stands in a key changes its meaning."""
 CHOOSES_TOKENS = ("method", "min_dissimilarity", "seed")
@@ -76,7 +71,7 @@ def encoding_key(
     asked = {name: value for name, value in asdict(request).items() if name not in (*CHOOSES_TOKENS, *_RESOLVED)}
     del asked["options"]["prompt"]
     asked["dialect"] = request.dialect.name  # what else it holds is said of the version asked for
-    for name in _SERVER_LIMITS:
+    for name in ("video_pruning_rate", *LIMIT_OPTIONS):  # no row depends on them
         del asked["server"][name]
     score_dtype = settings.score_dtype
     parts = {

@@ -15,7 +15,7 @@ from evs_cli.encoders.source import ModelSource
 from evs_cli.video.source import file_sha256
 
 if TYPE_CHECKING:
-    from evs_cli.pipeline.encoded_video import ClipPlan
+    from evs_cli.pipeline.clip_plan import ClipPlan
     from evs_cli.pipeline.settings import EncodeSettings
 
 

@@ -7,21 +7,22 @@ model is opened once, and its weights are loaded when the first video has been p
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from evs_cli._version import __version__
-from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
-from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, ModelLoadError
-from evs_cli.pipeline.encode import encode_clip, encode_video, plan_video, retain_video
-from evs_cli.pipeline.encoded_video import ClipPlan, EncodedClip, RetainedVideo
+from evs_cli.pipeline.clip_plan import ClipPlan
+from evs_cli.pipeline.encode import EncodePipeline
+from evs_cli.pipeline.encoded_video import EncodedClip
+from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
 from evs_cli.pipeline.request import SessionRequest
+from evs_cli.pipeline.row_selection import RowSelection, TokenGrid
 from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE, EncodeSettings
 from evs_cli.video.decoder import check_decoder
 from evs_cli.video.source import VideoSource
@@ -29,8 +30,7 @@ from evs_cli.video.source import VideoSource
 if TYPE_CHECKING:
     from evs_cli.core.streaming import TokenSink
 
-TokenGrid = tuple[int, int, int]
-"""Tokens in time, height, width."""
+EncodedT = TypeVar("EncodedT", bound=EncodedClip)
 
 
 def open_requested(request: SessionRequest, *, counts_alone: bool = False) -> VideoEncoder:
@@ -55,17 +55,6 @@ def open_requested(request: SessionRequest, *, counts_alone: bool = False) -> Vi
     return encoder
 
 
-def served_planner(request: SessionRequest, encoder: VideoEncoder) -> ServedPlanner | None:
-    """What plans as the server asked for; None for ``evs``.
-
-    Raises:
-        UsageError: a family whose serving is not written down, or a window of the video.
-    """
-    if request.dialect.is_evs:
-        return None
-    return ServedPlanner(request.dialect, encoder, request.server, request.sampling)
-
-
 def _threads_reason() -> str:
     """How many threads run and who says so."""
     import torch
@@ -75,15 +64,29 @@ def _threads_reason() -> str:
     return f"threads: {torch.get_num_threads()} ({why}); decoding and preprocessing run in others beside"
 
 
+class ClipCache(Protocol):
+    """Keeps the encodings of videos, and gives those that are kept."""
+
+    def encode(self, session: Session, source: VideoSource, rows: RowSelection[EncodedT]) -> EncodedT:
+        """The kept encoding of a video, or what ``session.encode_fresh`` makes of it, which is kept then."""
+
+
 class Session:
     """An opened model, ready to plan and encode videos.
+
+    Args:
+        request: what the user asks for.
+        progress: who watches.
+        cache: where encodings are kept and taken from; None for nowhere.
 
     Raises:
         ModelError: no such model, an unknown family, or a device that is not there.
         UsageError: an option without meaning for the model.
     """
 
-    def __init__(self, request: SessionRequest, progress: Progress | None = None) -> None:
+    def __init__(
+        self, request: SessionRequest, progress: Progress | None = None, cache: ClipCache | None = None
+    ) -> None:
         from evs_cli.core.methods import RetentionRule
         from evs_cli.encoders.runtime import parse_dtype
 
@@ -98,7 +101,10 @@ class Session:
             score_dtype=None if request.score_dtype is None else parse_dtype(request.score_dtype),
             reuses_frames=request.reuse,
         )
-        self._served = served_planner(request, self.encoder)
+        self.pipeline = EncodePipeline(self.encoder, self.settings, request.options, self.progress)
+        self._cache = cache
+        self.planner = Planner.of(request, self.encoder)
+        self._served = self.planner.served  # what a server has no rules for is raised here, before any work
         self._is_loaded = False
         for line in self._details():
             self.progress.detail(line)
@@ -115,12 +121,6 @@ class Session:
             f"min_frames {sampling.min_frames}, max_frames {sampling.max_frames}",
         ]
 
-    def _load(self) -> WeightsRead:
-        try:
-            return self.encoder.load(self.settings.runtime.device, self.settings.runtime.dtype)
-        except ModelError as error:
-            raise ModelLoadError(error.message, hint=error.hint) from error
-
     def pruning_rate(self, q: float | None) -> tuple[float, str]:
         """The rate to use and where it comes from: the user, the model's configuration, or evs."""
         if q is not None:
@@ -135,11 +135,10 @@ class Session:
         return DEFAULT_PRUNING_RATE, "default"
 
     def plan(self, source: VideoSource, timings: Timings | None = None) -> ClipPlan:
-        """Plan one video; see ``encode.plan_video``."""
-        request = self.request
-        return plan_video(source, self.encoder, request.sampling, request.options, served=self._served, timings=timings)
+        """Plan one video; see ``Planner.plan_video``."""
+        return self.planner.plan_video(source, self.request.sampling, self.request.options, timings=timings)
 
-    def plan_told(self, source: VideoSource, timings: Timings) -> ClipPlan:
+    def plan_and_report(self, source: VideoSource, timings: Timings | None = None) -> ClipPlan:
         """As ``plan``, its notes told."""
         self.progress.stage("plan")
         plan = self.plan(source, timings)
@@ -147,69 +146,50 @@ class Session:
             self.progress.notice(f"{plan.video.name}: {note}")
         return plan
 
-    def beside(self, plan: ClipPlan) -> TokenSink | None:
-        """A sink that takes the rows of a video beside whatever else does; none here."""
-        return None
+    def encode(self, source: VideoSource, rows: RowSelection[EncodedT]) -> EncodedT:
+        """The encoding of one video with a selection of its rows; from the cache where that has it."""
+        if self._cache is not None:
+            return self._cache.encode(self, source, rows)
+        return self.encode_fresh(source, rows)
 
-    def encode(self, source: VideoSource) -> EncodedClip:
-        """Plan, decode and encode one video, every row at hand; the first one loads the weights."""
-        plan, timings = self._planned(source)
-        return encode_video(
-            plan,
-            self.encoder,
-            self.settings,
-            self.request.options,
-            beside=self.beside(plan),
-            progress=self.progress,
-            timings=timings,
-        )
+    def encode_fresh(
+        self,
+        source: VideoSource,
+        rows: RowSelection[EncodedT],
+        *,
+        extra_sink: Callable[[TokenGrid], TokenSink] | None = None,
+    ) -> EncodedT:
+        """Plan, decode and encode one video; the first one loads the weights.
 
-    def retain(self, source: VideoSource, rates: Sequence[float]) -> RetainedVideo:
-        """As ``encode``, but the rows that some of ``rates`` keep are all that is kept."""
-        plan, timings = self._planned(source)
-        return retain_video(
-            plan,
-            self.encoder,
-            self.settings,
-            rates,
-            self.rule,
-            self.request.options,
-            beside=self.beside(plan),
-            progress=self.progress,
-            timings=timings,
-        )
-
-    def score(self, source: VideoSource) -> EncodedClip:
-        """As ``encode``, but no row is kept."""
-        from evs_cli.core.streaming import NoTokens
-
-        return self.encode_into(source, lambda grid: NoTokens())
-
-    def encode_into(self, source: VideoSource, open_sink: Callable[[TokenGrid], TokenSink]) -> EncodedClip:
-        """As ``encode``, but the rows go to the sink that ``open_sink`` makes for the planned grid."""
-        plan, timings = self._planned(source)
-        return encode_clip(
-            plan,
-            self.encoder,
-            self.settings,
-            open_sink(plan.encode.token_grid_thw),
-            self.request.options,
-            beside=self.beside(plan),
-            progress=self.progress,
-            timings=timings,
-        )
-
-    def _planned(self, source: VideoSource) -> tuple[ClipPlan, Timings]:
-        """The plan of a video, its notes told and the weights loaded."""
+        Args:
+            source: a path or a seekable binary file object.
+            rows: what is kept.
+            extra_sink: makes a second sink, for the planned grid, that takes every row too.
+        """
         timings = Timings()
-        plan = self.plan_told(source, timings)
-        if not self._is_loaded:
-            self.progress.stage("load model")
-            with timings.measure("load_model"):
-                read = self._load()
-            self._is_loaded = True
-            self.progress.detail(
-                f"weights: read {read.bytes_read:,} of {read.bytes_total:,} bytes "
-                f"({read.bytes_read / read.bytes_total:.1%}), {read.files_read} of {read.files_total} files"
-            )
-        return plan, timings
+        plan = self.plan_and_report(source, timings)
+        self._load_once(timings)
+        grid = plan.encode.token_grid_thw
+
+        def encode(sink: TokenSink) -> EncodedClip:
+            from evs_cli.core.streaming import BothSinks
+
+            both = sink if extra_sink is None else BothSinks(sink, extra_sink(grid))
+            return self.pipeline.encode(plan, both, timings=timings)
+
+        return rows.encoded(grid, encode)
+
+    def _load_once(self, timings: Timings) -> None:
+        if self._is_loaded:
+            return
+        self.progress.stage("load model")
+        with timings.measure("load_model"):
+            try:
+                read = self.encoder.load(self.settings.runtime.device, self.settings.runtime.dtype)
+            except ModelError as error:
+                raise ModelLoadError(error.message, hint=error.hint) from error
+        self._is_loaded = True
+        self.progress.detail(
+            f"weights: read {read.bytes_read:,} of {read.bytes_total:,} bytes "
+            f"({read.bytes_read / read.bytes_total:.1%}), {read.files_read} of {read.files_total} files"
+        )

@@ -10,40 +10,43 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.jobs.plan import require_fit
-from evs_cli.report.render import raise_if_failed
+from evs_cli.jobs.runner import raise_if_failed, raise_refused
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.cost import CostReport, PromptCost
-    from evs_cli.dialects.walls import Wall
+    from evs_cli.dialects.limits import ServerLimit
+    from evs_cli.errors import EvsError
     from evs_cli.jobs.budget import BudgetReport
-    from evs_cli.jobs.plan import Outcome
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 _SHOWN_FRAMES = 8
 
 
-def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink, context: int | None) -> None:
+def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink) -> None:
     """Show each plan as it comes, a total where there are several, then refuse what does not fit.
 
     Raises:
         SomeVideosFailedError: one of several videos failed.
-        BudgetError: a video exceeds ``context`` at every rate asked for.
+        BudgetError: a video does not fit at any rate asked for.
     """
     reports: list[BudgetReport] = []
     failed: list[str] = []
+    refusals: list[EvsError | None] = []
     for outcome in outcomes:
-        if outcome.report is None:
+        refusals.append(outcome.refusal)
+        report = outcome.result
+        if report is None:
             assert outcome.error is not None
-            failed.append(outcome.name)
-            sink.failed(outcome.name, outcome.error)
+            failed.append(outcome.video)
+            sink.failed(outcome.video, outcome.error)
             continue
-        reports.append(outcome.report)
-        sink.show([plan_record(outcome.report)], None, partial(_draw, outcome.report, sink))
+        reports.append(report)
+        sink.show([plan_record(report)], None, partial(_draw, report, sink))
     sink.show((), (row for report in reports for row in plan_rows(report)), lambda: _draw_totals(reports, sink))
     sink.finish(totals=_totals(reports))
-    require_fit(reports, context)
+    raise_refused(refusals)
     raise_if_failed(failed, len(failed) + len(reports))
 
 
@@ -51,8 +54,10 @@ def plan_record(report: BudgetReport) -> dict[str, Any]:
     """The JSON record of one plan."""
     record: dict[str, Any] = asdict(report)
     for rate, counted in zip(record["rates"], report.rates, strict=True):
-        for wall, limit in zip(rate["walls"], counted.walls, strict=True):
-            wall.update(margin=limit.margin, passes=limit.passes)
+        rate["walls"] = [
+            {**asdict(limit), "margin": limit.margin, "passes": limit.passes} for limit in counted.server_limits
+        ]
+        del rate["server_limits"]
     return {
         "video": report.source.path or report.source.name,
         **record,
@@ -92,8 +97,8 @@ def _plan_view(report: BudgetReport) -> RenderableType:
         )
         if rate.cost is not None and rate.cost.pruned is not None:
             grid.add_row("", _cost_text(rate.cost, rate.cost.pruned))
-        for wall in rate.walls:
-            grid.add_row("", _wall_text(wall))
+        for limit in rate.server_limits:
+            grid.add_row("", _limit_text(limit))
     vision = next((rate.cost.vision_flops for rate in report.rates if rate.cost), None)
     if vision is not None:
         grid.add_row("vision", f"{_tflops(vision)} at any rate: frames are encoded whole before they are ranked")
@@ -112,10 +117,10 @@ def _server_text(report: BudgetReport) -> str:
     )
 
 
-def _wall_text(wall: Wall) -> str:
+def _limit_text(limit: ServerLimit) -> str:
     """One limit: what is used of it, what is left, and the longest clip."""
-    left = f"{wall.margin:,} left" if wall.passes else f"{-wall.margin:,} too many"
-    return f"{wall.name} {wall.used:,} of {wall.limit:,} {wall.unit}: {left}; clips of {wall.reach} pass"
+    left = f"{limit.margin:,} left" if limit.passes else f"{-limit.margin:,} too many"
+    return f"{limit.name} {limit.used:,} of {limit.limit:,} {limit.unit}: {left}; clips of {limit.reach} pass"
 
 
 def _cost_text(cost: CostReport, pruned: PromptCost) -> str:
@@ -189,8 +194,8 @@ def plan_rows(report: BudgetReport) -> list[dict[str, Any]]:
             "text_tokens": report.text_tokens,
             "context_limit": report.context_limit,
             "is_at_most": report.is_at_most,
-            **{key: value for key, value in asdict(rate).items() if key not in ("cost", "walls")},
-            "limit_hit": next((wall.name for wall in rate.walls if not wall.passes), None),
+            **{key: value for key, value in asdict(rate).items() if key not in ("cost", "server_limits")},
+            "limit_hit": rate.limit_hit,
             **_cost_columns(rate.cost),
         }
         for rate in report.rates

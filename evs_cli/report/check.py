@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.errors import PlanDiffersError
+from evs_cli.jobs.check_verdict import difference_of
+from evs_cli.jobs.runner import raise_refused
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ def render_check(video: str, report: CheckReport, sink: Sink) -> None:
     """
     sink.show([check_record(video, report)], check_rows(report), lambda: _draw(report, sink))
     sink.finish()
-    if report.differs:
-        raise PlanDiffersError(_difference(report), hint=_next_step(report))
+    raise_refused([difference_of(report)])
 
 
 def check_record(video: str, report: CheckReport) -> dict[str, Any]:
@@ -70,27 +70,3 @@ def _check_view(report: CheckReport, *, is_terminal: bool) -> RenderableType:
     if not report.differs:
         grid.add_row("equal", "to the id" if asked.endpoint == "tokenize" else "to the token")
     return Group(*parts, grid)
-
-
-def _difference(report: CheckReport) -> str:
-    """What differs, in a sentence."""
-    asked, whole = report.asked, report.comparisons[0]
-    if whole.differs:
-        return (
-            f"{asked.url} counts {whole.served:,} prompt tokens for {asked.video}, "
-            f"{asked.dialect} plans {whole.planned:,}"
-        )
-    kinds = [comparison.kind for comparison in report.comparisons if comparison.differs]
-    return f"{asked.url} takes {asked.video} otherwise than {asked.dialect} plans it: {', '.join(kinds)}"
-
-
-def _next_step(report: CheckReport) -> str:
-    """Where to look."""
-    if report.suggestions:
-        return f"Perhaps the server is started or asked otherwise: {report.suggestions[0]}."
-    kinds = {comparison.kind for comparison in report.comparisons if comparison.differs}
-    if kinds & {"text before", "text behind"}:
-        return "Its chat template, or a system prompt of its own, is not the checkpoint's."
-    if kinds == {"longest sequence"}:
-        return "Plan with the server's own: --max-model-len."
-    return "Give the options the server was started with: --server-cmd with its command line."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,61 +10,57 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evs_cli.errors import BudgetError, EvsError
-from evs_cli.jobs.plan import fits, require_fit
+from evs_cli.jobs.runner import raise_if_failed, raise_refused
 from evs_cli.report.budget import plan_record, plan_rows
 from evs_cli.report.records import error_record
-from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
     from evs_cli.jobs.budget import BudgetReport
-    from evs_cli.jobs.plan import Outcome
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 
-def render_dialects(
-    videos: Sequence[str], plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink, context: int | None
-) -> None:
+def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink) -> None:
     """Show each video's plans under every dialect, a row a server; what one refuses is a row that says why.
 
     Args:
-        videos: the names of the videos.
         plans: of each video, an outcome a dialect.
         sink: where it is shown.
-        context: the longest sequence asked for.
 
     Raises:
         BudgetError: a video that fits no server; of several, the last.
         SomeVideosFailedError: every dialect failed on one of several videos.
     """
     all_reports: list[BudgetReport] = []
-    unfit: list[BudgetReport] = []
+    refusals: list[EvsError | None] = []
     failed: list[str] = []
     last_error: EvsError | None = None
-    for number, (video, outcomes) in enumerate(zip(videos, plans, strict=True), 1):
-        reports = [outcome.report for outcome in outcomes if outcome.report is not None]
+    num_videos = 0
+    for number, outcomes in enumerate(plans, 1):
+        num_videos = number
+        reports = [outcome.result for outcome in outcomes if outcome.result is not None]
         all_reports += reports
         if not reports:
             failed.append(f"video {number}")
-        elif not any(fits(report, context) for report in reports):
-            unfit.append(reports[-1])
-        sink.show([_record(video, outcome) for outcome in outcomes], None, partial(_draw, outcomes, sink))
+        elif all(outcome.refusal is not None for outcome in outcomes if outcome.result is not None):
+            refusals.append([outcome.refusal for outcome in outcomes if outcome.result is not None][-1])
+        sink.show([_record(outcome) for outcome in outcomes], None, partial(_draw, outcomes, sink))
         last_error = outcomes[-1].error
     sink.show((), (row for report in all_reports for row in plan_rows(report)), lambda: None)
     sink.finish()
-    if failed and len(videos) == 1 and last_error is not None:
+    if failed and num_videos == 1 and last_error is not None:
         raise BudgetError(f"no dialect takes it: {last_error.message}")
-    raise_if_failed(failed, len(videos))
-    if unfit:
-        require_fit(unfit, context)
+    raise_if_failed(failed, num_videos)
+    raise_refused(refusals)
 
 
-def _record(video: str, outcome: Outcome[BudgetReport]) -> dict[str, Any]:
+def _record(outcome: Outcome[BudgetReport]) -> dict[str, Any]:
     """The JSON record of one row; ``evs plan`` goes on where a server refuses a video."""
-    if outcome.report is not None:
-        return plan_record(outcome.report)
+    if outcome.result is not None:
+        return plan_record(outcome.result)
     assert outcome.error is not None
-    return error_record(video, outcome.error, dialect=outcome.name)
+    return error_record(outcome.video, outcome.error, dialect=outcome.input.dialect)
 
 
 def _draw(outcomes: list[Outcome[BudgetReport]], sink: Sink) -> None:
@@ -76,9 +72,9 @@ def _draw(outcomes: list[Outcome[BudgetReport]], sink: Sink) -> None:
 def _notice_dialect(outcome: Outcome[BudgetReport], sink: Sink) -> None:
     """What is to be said of one row."""
     notes = [outcome.error.message] if outcome.error is not None else []
-    notes += [] if outcome.report is None else outcome.report.notes
+    notes += [] if outcome.result is None else outcome.result.notes
     for note in notes:
-        sink.notice(f"{outcome.name}: {note}")
+        sink.notice(f"{outcome.input.dialect}: {note}")
 
 
 def _dialects_view(outcomes: list[Outcome[BudgetReport]], *, is_terminal: bool) -> RenderableType:
@@ -87,17 +83,17 @@ def _dialects_view(outcomes: list[Outcome[BudgetReport]], *, is_terminal: bool) 
     table = plain_table(headings, is_terminal=is_terminal)
     title = ""
     for outcome in outcomes:
-        report = outcome.report
+        report, dialect = outcome.result, outcome.input.dialect or ""
         if report is None:
-            table.add_row(outcome.name, *["-"] * 7, "refused")
+            table.add_row(dialect, *["-"] * 7, "refused")
             continue
         title = f"{report.source.name}  ({report.model})"
         rate = report.rates[-1]
-        hit = next((wall.name for wall in rate.walls if not wall.passes), None)
-        if hit is None and not rate.walls and rate.context_share is not None and rate.context_share > 1:
+        hit = rate.limit_hit
+        if hit is None and not rate.server_limits and rate.context_share is not None and rate.context_share > 1:
             hit = "context"
         table.add_row(
-            outcome.name,
+            dialect,
             f"{len(report.frames)}",
             f"{report.frame_size[1]}x{report.frame_size[0]}",
             "x".join(str(n) for n in report.token_grid_thw),

@@ -11,21 +11,24 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from evs_cli.jobs.encode import WrittenEncoding
+from evs_cli.jobs.runner import raise_if_failed
 from evs_cli.report.records import flat
-from evs_cli.report.render import raise_if_failed, size_text
+from evs_cli.report.render import size_text
 from evs_cli.report.tables import plain_table, plan_rows, summary_grid, timings_text
 
 if TYPE_CHECKING:
     from evs_cli.encoders.base import EncodePlan
     from evs_cli.files.encoding.reader import Encoding
     from evs_cli.files.encoding.record import StoreFacts
-    from evs_cli.jobs.encode import EncodeOutcome
+    from evs_cli.jobs.runner import Outcome
+    from evs_cli.pipeline.clip_plan import ClipPlan
     from evs_cli.report.console import Sink
 
 _SHOWN_RATES = (0.0, 0.5, 0.7, 0.9)
 
 
-def render_encodings(outcomes: Iterable[EncodeOutcome], sink: Sink) -> None:
+def render_encodings(outcomes: Iterable[Outcome[WrittenEncoding | ClipPlan]], sink: Sink) -> None:
     """Show each outcome of ``evs encode`` as it comes, then raise if one of several videos failed.
 
     Raises:
@@ -41,26 +44,26 @@ def render_encodings(outcomes: Iterable[EncodeOutcome], sink: Sink) -> None:
             continue
         record = encode_record(outcome)
         sink.show([record], [flat(record)], partial(_draw, outcome, record, sink))
-        if outcome.output_bytes is not None:
-            sink.status(f"wrote {outcome.output} ({size_text(outcome.output_bytes)})")
+        if isinstance(outcome.result, WrittenEncoding):
+            sink.status(f"wrote {outcome.input.output} ({size_text(outcome.result.size_bytes)})")
     sink.finish()
     raise_if_failed(failed, num_outcomes)
 
 
-def encode_record(outcome: EncodeOutcome) -> dict[str, Any]:
+def encode_record(outcome: Outcome[WrittenEncoding | ClipPlan]) -> dict[str, Any]:
     """The JSON record of one video that did not fail."""
-    head = {"video": outcome.video, "output": str(outcome.output), "model": outcome.model}
+    named, result = outcome.input, outcome.result
+    assert result is not None
+    head = {"video": named.video, "output": str(named.output), "model": named.model}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
-    if outcome.plan is not None:
-        return {**head, "dry_run": True, **_counts(outcome.plan.encode), "timings_seconds": timings}
-    assert outcome.encode is not None
-    assert outcome.store is not None
+    if not isinstance(result, WrittenEncoding):
+        return {**head, "dry_run": True, **_counts(result.encode), "timings_seconds": timings}
     return {
         **head,
-        **_counts(outcome.encode),
-        "reused_frames": outcome.reused_frames,
-        **_stored(outcome.store),
-        "output_bytes": outcome.output_bytes,
+        **_counts(result.encode),
+        "reused_frames": result.reused_frames,
+        **_stored(result.store),
+        "output_bytes": result.size_bytes,
         "timings_seconds": timings,
     }
 
@@ -89,21 +92,21 @@ def _stored(store: StoreFacts) -> dict[str, Any]:
     }
 
 
-def _draw(outcome: EncodeOutcome, record: dict[str, Any], sink: Sink) -> None:
+def _draw(outcome: Outcome[WrittenEncoding | ClipPlan], record: dict[str, Any], sink: Sink) -> None:
     grid = summary_grid()
-    if outcome.plan is not None:
-        for label, text in plan_rows(outcome.plan):
+    result = outcome.result
+    assert result is not None
+    if not isinstance(result, WrittenEncoding):
+        for label, text in plan_rows(result):
             grid.add_row(label, text)
-        grid.add_row("tokens", f"{outcome.plan.encode.total_tokens:,} would be kept, in rank order")
-        grid.add_row("sequence", f"{outcome.plan.encode.sequence_length():,} ids")
-        grid.add_row("output", Text(str(outcome.output)))
+        grid.add_row("tokens", f"{result.encode.total_tokens:,} would be kept, in rank order")
+        grid.add_row("sequence", f"{result.encode.sequence_length():,} ids")
+        grid.add_row("output", Text(str(outcome.input.output)))
     else:
-        assert outcome.encode is not None
-        assert outcome.store is not None
-        _add_counts(grid, outcome.encode, outcome.reused_frames)
-        _add_store(grid, outcome.store)
+        _add_counts(grid, result.encode, result.reused_frames)
+        _add_store(grid, result.store)
         grid.add_row("time", timings_text(record["timings_seconds"]))
-    sink.result(Group(Text(f"{outcome.video}  ({outcome.model})", style="bold"), grid))
+    sink.result(Group(Text(f"{outcome.video}  ({outcome.input.model})", style="bold"), grid))
 
 
 def _add_counts(grid: Table, plan: EncodePlan, reused_frames: int) -> None:

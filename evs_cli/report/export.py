@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from evs_cli.dialects.vllm_0_33 import MAX_DECODED_BYTES
 from evs_cli.report.records import flat
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import summary_grid
@@ -55,7 +54,7 @@ def export_record(exported: Exported) -> dict[str, Any]:
         "body_bytes": export.body_bytes,
         "jpeg_bytes": export.jpeg_bytes,
         "decoded_bytes": sent.decoded_bytes,
-        "decoded_bytes_limit": MAX_DECODED_BYTES,
+        "decoded_bytes_limit": export.decoded_bytes_limit,
         "quality": export.quality,
         "num_frames": sent.num_frames,
         "num_repeated_frames": export.num_repeated,
@@ -87,7 +86,7 @@ def _summary(export: FramesExport, answer: ChatAnswer | None) -> Group:
         f"quality {export.quality}: {size_text(export.jpeg_bytes)}, {size_text(export.body_bytes)} as a request; "
         f"the video itself is {size_text(export.video_bytes)}",
     )
-    grid.add_row("decoded", f"{sent.decoded_bytes:,} of {MAX_DECODED_BYTES:,} bytes, 4 a pixel")
+    grid.add_row("decoded", f"{sent.decoded_bytes:,} of {export.decoded_bytes_limit:,} bytes, 4 a pixel")
     num_grids, height, width = plan.token_grid_thw
     kept = "" if export.q == 0 else f", {export.retained_tokens:,} kept at q = {export.q:g}"
     grid.add_row("tokens", f"{num_grids} x {height} x {width} = {plan.total_tokens:,} video tokens{kept}")

@@ -12,13 +12,13 @@ from rich.console import Group
 from rich.text import Text
 
 from evs_cli.jobs.fit import MAX_RATE
-from evs_cli.report.render import raise_if_failed
+from evs_cli.jobs.runner import raise_if_failed
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
     from evs_cli.dialects.requests import ServerRecipe
     from evs_cli.jobs.fit import FitChoice, FitReport
-    from evs_cli.jobs.plan import Outcome
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 
@@ -32,13 +32,13 @@ def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:
     num_outcomes = 0
     for outcome in outcomes:
         num_outcomes += 1
-        if outcome.report is None:
+        if outcome.result is None:
             assert outcome.error is not None
-            failed.append(outcome.name)
-            sink.failed(outcome.name, outcome.error)
+            failed.append(outcome.video)
+            sink.failed(outcome.video, outcome.error)
         else:
-            report = outcome.report
-            sink.show([_fit_record(outcome.name, report)], _fit_rows(report), partial(_draw, report, sink))
+            report = outcome.result
+            sink.show([_fit_record(outcome.video, report)], _fit_rows(report), partial(_draw, report, sink))
     sink.finish()
     raise_if_failed(failed, num_outcomes)
 

@@ -10,7 +10,7 @@ from evs_cli.errors import UsageError
 from evs_cli.files.output_file import check_output_file, replacing
 
 if TYPE_CHECKING:
-    from evs_cli.jobs.sweep import SweepOutcome
+    from evs_cli.jobs.sweep import Sweep
 
 SUFFIXES = (".png", ".svg", ".pdf")
 # Okabe and Ito's palette, which colour-blind readers can tell apart; the line style changes with it.
@@ -33,11 +33,11 @@ def check_plot_path(path: Path, *, overwrite: bool) -> None:
     check_output_file(path.with_suffix(".csv"), (".csv",), overwrite=overwrite)
 
 
-def save_sweep_plot(outcomes: Sequence[SweepOutcome], path: Path, table: str) -> Path:
+def save_sweep_plot(sweeps: Sequence[tuple[str, Sweep]], path: Path, table: str) -> Path:
     """Draw sequence length, and change kept, over the rate, a line a video and model.
 
     Args:
-        outcomes: sweeps with rows.
+        sweeps: each with the name of its video.
         path: the picture.
         table: the same numbers as CSV text, written beside it.
 
@@ -51,18 +51,18 @@ def save_sweep_plot(outcomes: Sequence[SweepOutcome], path: Path, table: str) ->
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     cost, kept = figure.subplots(1, 2)
-    for index, outcome in enumerate(outcomes):
-        label = f"{Path(outcome.video).stem}, {outcome.model}"
+    for index, (video, sweep) in enumerate(sweeps):
+        label = f"{Path(video).stem}, {sweep.model}"
         look = {
             "color": _COLOURS[index % len(_COLOURS)],
             "linestyle": _STYLES[index % len(_STYLES)],
             "marker": "o",
             "markersize": 3,
         }
-        rates = [row.q for row in outcome.rows]
-        cost.plot(rates, [row.sequence_length for row in outcome.rows], label=label, **look)
-        kept.plot(rates, [100 * row.dissimilarity_kept for row in outcome.rows], label=label, **look)
-        for row in outcome.rows:
+        rates = [row.q for row in sweep.rows]
+        cost.plot(rates, [row.sequence_length for row in sweep.rows], label=label, **look)
+        kept.plot(rates, [100 * row.dissimilarity_kept for row in sweep.rows], label=label, **look)
+        for row in sweep.rows:
             if row.is_knee:
                 kept.plot([row.q], [100 * row.dissimilarity_kept], "D", color=look["color"], markersize=8)
     _label(cost, "ids in the sequence")

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.core.dtypes import dtype_name
+from evs_cli.jobs.stored_session import StoredPlan
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoders.base import EncodePlan
     from evs_cli.errors import EvsError
-    from evs_cli.jobs.prune import PruneOutcome
+    from evs_cli.jobs.prune import PruneResult
+    from evs_cli.jobs.runner import Outcome
 
 SCHEMA_VERSION = 2
 """Of every command's JSON document."""
@@ -34,27 +36,24 @@ def flat(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if not isinstance(value, (list, dict))}
 
 
-def prune_record(outcome: PruneOutcome, printed: Sequence[str] = ()) -> dict[str, Any]:
+def prune_record(outcome: Outcome[PruneResult], printed: Sequence[str] = ()) -> dict[str, Any]:
     """The JSON record of a video that did not fail: counts, the file, where the time went; ``printed`` parts whole."""
-    head = {
-        "video": outcome.video,
-        "output": None if outcome.output is None else str(outcome.output),
-        "model": outcome.model,
-        "q": outcome.q,
-    }
+    named, result = outcome.input, outcome.result
+    assert result is not None
+    head: dict[str, Any] = {"video": named.video, "output": None if named.output is None else str(named.output)}
+    head |= {"model": result.model, "q": result.q}
     timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
-    planned = outcome.plan or outcome.stored
-    if planned is not None:
-        counts = plan_counts(planned.encode, outcome.q)
-        reads = {} if outcome.stored is None else {"read_bytes": outcome.stored.read_bytes}
-        return {**head, "dry_run": True, "at_most": outcome.is_at_most, **counts, **reads, "timings_seconds": timings}
-    assert outcome.pruned is not None
+    if result.plan is not None:
+        counts = plan_counts(result.plan.encode, result.q)
+        reads = {"read_bytes": result.plan.read_bytes} if isinstance(result.plan, StoredPlan) else {}
+        return {**head, "dry_run": True, "at_most": result.is_at_most, **counts, **reads, "timings_seconds": timings}
+    assert result.pruned is not None
     return {
         **head,
-        **pruned_counts(outcome.pruned),
-        "output_bytes": outcome.output_bytes,
+        **pruned_counts(result.pruned),
+        "output_bytes": result.output_bytes,
         "timings_seconds": timings,
-        **printed_parts(outcome.pruned, printed),
+        **printed_parts(result.pruned, printed),
     }
 
 
@@ -138,11 +137,9 @@ def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:
     ]
 
 
-def csv_rows(outcome: PruneOutcome, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def csv_rows(video: str, result: PruneResult, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row a frame of a pruned video; of a dry run one row, its counts."""
-    if outcome.pruned is not None:
-        return frame_rows(outcome.video, outcome.pruned)
-    return [flat(record)]
+    return frame_rows(video, result.pruned) if result.pruned is not None else [flat(record)]
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], *, header: bool = True) -> str:

@@ -7,20 +7,18 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.errors import EvsError
+from evs_cli.jobs.runner import raise_if_failed
+from evs_cli.jobs.stored_session import StoredPlan
 from evs_cli.report import records, tables
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
-    from evs_cli.jobs.prune import PruneOutcome
+    from evs_cli.jobs.prune import PruneResult
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 
-class SomeVideosFailedError(EvsError):
-    """One of several videos failed; the others are done."""
-
-
-def render_prune(outcomes: Iterable[PruneOutcome], sink: Sink, printed: Sequence[str] = ()) -> None:
+def render_prune(outcomes: Iterable[Outcome[PruneResult]], sink: Sink, printed: Sequence[str] = ()) -> None:
     """Show each outcome as it comes, then raise if one of several videos failed.
 
     Raises:
@@ -30,34 +28,30 @@ def render_prune(outcomes: Iterable[PruneOutcome], sink: Sink, printed: Sequence
     num_outcomes = 0
     for outcome in outcomes:
         num_outcomes += 1
-        if outcome.error is not None:
+        result = outcome.result
+        if result is None:
+            assert outcome.error is not None
             failed.append(outcome.video)
             sink.failed(outcome.video, outcome.error)
             continue
         record = records.prune_record(outcome, printed)
-        sink.show([record], records.csv_rows(outcome, record), partial(_draw, outcome, record, sink))
-        if outcome.output_bytes is not None:
-            sink.status(f"wrote {outcome.output} ({size_text(outcome.output_bytes)})")
+        rows = records.csv_rows(outcome.video, result, record)
+        sink.show([record], rows, partial(_draw, outcome.video, result, record, sink))
+        if result.output_bytes is not None:
+            sink.status(f"wrote {result.output} ({size_text(result.output_bytes)})")
     sink.finish()
     raise_if_failed(failed, num_outcomes)
 
 
-def raise_if_failed(failed: Sequence[str], num_outcomes: int, what: str = "videos") -> None:
-    """Raise ``SomeVideosFailedError`` if any failed; for after everything is shown."""
-    if failed:
-        raise SomeVideosFailedError(f"{len(failed)} of {num_outcomes} {what} failed: {', '.join(failed)}")
-
-
-def _draw(outcome: PruneOutcome, record: dict[str, Any], sink: Sink) -> None:
-    title = f"{outcome.video}  ({outcome.model})"
-    if outcome.plan is not None:
-        output = None if outcome.output is None else str(outcome.output)
-        sink.result(tables.plan_summary(title, outcome.plan, outcome.q, output, is_at_most=outcome.is_at_most))
-    elif outcome.stored is not None:
-        output = None if outcome.output is None else str(outcome.output)
-        sink.result(tables.stored_summary(title, outcome.stored, outcome.q, output, is_at_most=outcome.is_at_most))
-    elif outcome.pruned is not None:
-        sink.result(tables.pruned_summary(title, outcome.pruned, record, q_source=outcome.q_source))
+def _draw(video: str, result: PruneResult, record: dict[str, Any], sink: Sink) -> None:
+    title = f"{video}  ({result.model})"
+    output = None if result.output is None else str(result.output)
+    if result.pruned is not None:
+        sink.result(tables.pruned_summary(title, result.pruned, record, q_source=result.q_source))
+    elif isinstance(result.plan, StoredPlan):
+        sink.result(tables.stored_summary(title, result.plan, result.q, output, is_at_most=result.is_at_most))
+    elif result.plan is not None:
+        sink.result(tables.plan_summary(title, result.plan, result.q, output, is_at_most=result.is_at_most))
 
 
 def render_show(path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[str] = ()) -> None:

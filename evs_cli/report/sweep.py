@@ -11,35 +11,39 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from evs_cli.jobs.sweep import SweepOutcome, summarise
+from evs_cli.jobs.runner import raise_if_failed
+from evs_cli.jobs.sweep import Sweep, summarise
 from evs_cli.report import records
-from evs_cli.report.render import raise_if_failed
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.jobs.sweep import SweepRow, SweepSummary
     from evs_cli.report.console import Sink
 
 _CURVE_WIDTH = 20
+NamedSweep = tuple[str, Sweep]
+"""A video as it was named, and its rates."""
 
 
-def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | None = None) -> None:
+def render_sweeps(outcomes: Iterable[Outcome[Sweep]], sink: Sink, plot: Path | None = None) -> None:
     """Show each sweep as it comes, a summary over several videos, and draw them where ``plot`` says.
 
     Raises:
         SomeVideosFailedError: one of several videos failed.
         ArtifactError: the picture cannot be written.
     """
-    done: list[SweepOutcome] = []
+    done: list[NamedSweep] = []
     failed: list[str] = []
     for outcome in outcomes:
-        if outcome.error is not None:
+        if outcome.result is None:
+            assert outcome.error is not None
             failed.append(outcome.video)
-            sink.failed(outcome.video, outcome.error, model=outcome.model)
+            sink.failed(outcome.video, outcome.error, model=outcome.input.model)
             continue
-        done.append(outcome)
-        sink.show([_record(outcome)], None, partial(_draw, outcome, sink))
-    summary = summarise(done)
+        done.append((outcome.video, outcome.result))
+        sink.show([_record(outcome.video, outcome.result)], None, partial(_draw, outcome.video, outcome.result, sink))
+    summary = summarise([each for _, each in done])
     is_single = len(done) == 1 and not failed
     sink.show((), _csv_rows(done, is_single=is_single), lambda: _draw_summary(done, summary, sink))
     sink.finish(summary=[asdict(row) for row in summary])
@@ -51,18 +55,18 @@ def render_sweeps(outcomes: Iterable[SweepOutcome], sink: Sink, plot: Path | Non
     raise_if_failed(failed, len(failed) + len(done), "sweeps")
 
 
-def _record(outcome: SweepOutcome) -> dict[str, Any]:
-    return {"video": outcome.video, "model": outcome.model, "rows": [asdict(row) for row in outcome.rows]}
+def _record(video: str, sweep: Sweep) -> dict[str, Any]:
+    return {"video": video, "model": sweep.model, "rows": [asdict(row) for row in sweep.rows]}
 
 
-def _draw(outcome: SweepOutcome, sink: Sink) -> None:
-    sink.result(Text(f"{outcome.video}  ({outcome.model})", style="bold"))
-    sink.result(_fitting_table(outcome.rows, sink))
+def _draw(video: str, sweep: Sweep, sink: Sink) -> None:
+    sink.result(Text(f"{video}  ({sweep.model})", style="bold"))
+    sink.result(_fitting_table(sweep.rows, sink))
 
 
-def _draw_summary(done: Sequence[SweepOutcome], summary: Sequence[SweepSummary], sink: Sink) -> None:
+def _draw_summary(done: Sequence[NamedSweep], summary: Sequence[SweepSummary], sink: Sink) -> None:
     """The sums of several videos; nothing of one, however many models it has."""
-    if len({outcome.video for outcome in done}) > 1:
+    if len({video for video, _ in done}) > 1:
         sink.result(Text("all videos", style="bold"))
         sink.result(_summary_table(summary, is_terminal=sink.is_terminal))
 
@@ -174,12 +178,12 @@ def _summary_table(rows: Sequence[SweepSummary], *, is_terminal: bool) -> Table:
     return table
 
 
-def _csv_rows(outcomes: Sequence[SweepOutcome], *, is_single: bool) -> list[dict[str, Any]]:
+def _csv_rows(sweeps: Sequence[NamedSweep], *, is_single: bool) -> list[dict[str, Any]]:
     """Flat rows; the video and model in front where there are several."""
     rows = []
-    for outcome in outcomes:
-        head = {} if is_single else {"video": outcome.video, "model": outcome.model}
-        for row in outcome.rows:
+    for video, sweep in sweeps:
+        head = {} if is_single else {"video": video, "model": sweep.model}
+        for row in sweep.rows:
             flat = asdict(row)
             quality = flat.pop("quality") or {}
             rows.append({**head, **flat, **quality})

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoders.base import EncodePlan
     from evs_cli.encoders.registry import Family
-    from evs_cli.jobs.prune import StoredPlan
-    from evs_cli.pipeline.encoded_video import ClipPlan
+    from evs_cli.jobs.stored_session import StoredPlan
+    from evs_cli.pipeline.clip_plan import ClipPlan
 
 _BARS = "▁▂▃▄▅▆▇█"
 _EMPTY_BAR = "·"

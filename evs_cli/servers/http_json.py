@@ -1,6 +1,7 @@
 """JSON over HTTP to one server, by the standard library: what can go wrong is one sentence each.
 
-In: an address and bodies. Out: decoded JSON objects. It knows no endpoint and no video.
+In: an address and bodies. Out: decoded JSON objects. It knows no endpoint and no video. No client library comes with
+every allowed huggingface_hub: 1.x brings httpx, 2.x brings httpx2.
 """
 
 from __future__ import annotations
@@ -8,15 +9,16 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
+import os
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
-from evs_cli.errors import ServerError, UsageError
+from evs_cli.errors import ServerError, UsageError, without_secrets
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
 """A server decodes the whole clip before it answers."""
@@ -67,6 +69,10 @@ def parse_address(text: str, option: str = "--url") -> str:
         UsageError: an address of another scheme, without a host, or with more in it than a root has.
     """
     expected = "Expected http://HOST:PORT or https://HOST."
+    if set("@?#") & set(text):
+        # It may hold a password, so it is not repeated, not even in part by an error of urlsplit.
+        fault = "it holds a user, a query or a fragment"
+        raise UsageError(f"Invalid {option}: {fault}. {expected} A key goes by --api-key.")
     try:
         parts = urlsplit(text.strip())
         port = parts.port
@@ -74,14 +80,24 @@ def parse_address(text: str, option: str = "--url") -> str:
         raise UsageError(f"Invalid {option} {text!r}: {error}. {expected}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise UsageError(f"Invalid {option} {text!r}. {expected}")
-    if parts.username is not None or parts.query or parts.fragment:
-        # The address may hold a password, so it is not repeated.
-        fault = "it holds a user, a query or a fragment"
-        raise UsageError(f"Invalid {option}: {fault}. {expected} A key goes by --api-key.")
     if not text.isascii() or any(letter.isspace() for letter in text.strip()):
         raise UsageError(f"Invalid {option} {text!r}: it holds a space or a letter that is not ASCII. {expected}")
     path = parts.path.rstrip("/").removesuffix("/v1")
     return SplitResult(parts.scheme, parts.netloc, path, "", "").geturl()
+
+
+def key_in(variable: str | None) -> str | None:
+    """Read the server's key from an environment variable, without the line break that a file's last line adds.
+
+    Raises:
+        UsageError: there is none. The message does not repeat what was given: it may be the key itself.
+    """
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise UsageError("Invalid --api-key: no environment variable of this name holds a key. Expected its name.")
+    return key
 
 
 @dataclass(frozen=True)
@@ -94,7 +110,7 @@ class HttpJson:
 
     address: str
     """Its root, as ``parse_address`` gives it."""
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     """Sent as a bearer token to this server alone: redirects are not followed."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 
@@ -134,15 +150,15 @@ class HttpJson:
                     raise http.client.IncompleteRead(text, answer.length)
         except urllib.error.HTTPError as error:
             with error:
-                raise self._status_error(error, what) from error
+                raise self._status_error(error, what) from self._shown(error)
         except (OSError, http.client.HTTPException) as error:
-            raise self._connection_error(error, what) from error
+            raise self._connection_error(error, what) from self._shown(error)
         if len(text) > MAX_ANSWER_BYTES:
             raise ServerError(f"{self.address} answers {what} with more than {MAX_ANSWER_BYTES:,} bytes.")
         try:
             content = json.loads(text)
         except ValueError as error:
-            said = _shortened(_text(text)) or "nothing"
+            said = self._said(_text(text)) or "nothing"
             raise ServerError(
                 f"{self.address} answers {what} with something that is no JSON: {said}.",
                 hint="Give the address of the server's root, as in http://localhost:8000.",
@@ -158,14 +174,14 @@ class HttpJson:
 
     def _status_error(self, error: urllib.error.HTTPError, what: str) -> HttpStatusError:
         if 300 <= error.code < 400:
-            target = _shortened(error.headers.get("Location") or "nowhere")
+            target = self._said(error.headers.get("Location") or "nowhere")
             return HttpStatusError(
                 f"{self.address} sends {what} elsewhere ({error.code} to {target}), and a clip is not sent on.",
                 error.code,
                 hint="Give that server's own address as --url.",
             )
         try:
-            said = error_message(error.read(_MAX_ERROR_BYTES))
+            said = error_message(error.read(_MAX_ERROR_BYTES), self.api_key)
         except (OSError, http.client.HTTPException):
             said = ""
         hints = {
@@ -173,7 +189,7 @@ class HttpJson:
             403: "Name the environment variable that holds the key: --api-key VARIABLE.",
             413: "Give --as-url file or --as-url http://…, so that the clip is not part of the request.",
         }
-        reason = said or _shortened(str(error.reason)) or "no reason"
+        reason = said or self._said(str(error.reason)) or "no reason"
         return HttpStatusError(
             f"{self.address} answers {what} with {error.code}: {reason}", error.code, hint=hints.get(error.code)
         )
@@ -187,7 +203,7 @@ class HttpJson:
             )
         if isinstance(cause, ssl.SSLError):
             return ServerError(
-                f"cannot reach {self.address}: its certificate or TLS is not accepted ({_shortened(str(cause))}).",
+                f"cannot reach {self.address}: its certificate or TLS is not accepted ({self._said(str(cause))}).",
                 hint="SSL_CERT_FILE names the certificates to trust; a server without TLS has an http:// address.",
             )
         if isinstance(error, (http.client.HTTPException, ConnectionResetError, BrokenPipeError)) or isinstance(
@@ -199,9 +215,16 @@ class HttpJson:
             )
         reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         return ServerError(
-            f"cannot reach {self.address}: {_shortened(reason).lower()}.",
+            f"cannot reach {self.address}: {self._said(reason).lower()}.",
             hint="Start the server, or give its address as --url http://HOST:PORT.",
         )
+
+    def _said(self, text: str) -> str:
+        return _shortened(text, self.api_key)
+
+    def _shown(self, error: Exception) -> Exception | None:
+        """The cause that ``--debug`` prints; None where its text repeats the key, as a server's status line may."""
+        return None if self.api_key is not None and self.api_key in f"{error} {error!r}" else error
 
 
 def is_loopback(host: str) -> bool:
@@ -212,17 +235,18 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def error_message(answer: bytes) -> str:
+def error_message(answer: bytes, key: str | None = None) -> str:
     """What a server says in the body of an error, on one line; empty where it says nothing readable.
 
-    vLLM and OpenAI nest it (``error.message``), SGLang does not (``message``), FastAPI calls it ``detail``.
+    vLLM and OpenAI nest it (``error.message``), SGLang does not (``message``), FastAPI calls it ``detail``. Some repeat
+    the ``key`` they were sent, so it is taken out.
     """
     try:
         content = json.loads(answer)
     except ValueError:
         text = _text(answer)
-        return "" if text.lstrip().startswith("<") else _shortened(text)
-    return _shortened("; ".join(_messages(content)))
+        return "" if text.lstrip().startswith("<") else _shortened(text, key)
+    return _shortened("; ".join(_messages(content)), key)
 
 
 def _messages(content: Any) -> Iterator[str]:
@@ -242,8 +266,9 @@ def _text(answer: bytes) -> str:
     return answer[:_MAX_ERROR_BYTES].decode("utf-8", errors="replace")
 
 
-def _shortened(text: str) -> str:
-    """On one line, without control characters, cut where it is long."""
+def _shortened(text: str, key: str | None) -> str:
+    """On one line, without control characters or secrets, cut where it is long."""
+    text = without_secrets(text.replace(key, "…") if key else text)  # before the cut, which may halve the key
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).rstrip(".")
     return line if len(line) <= _MAX_MESSAGE_LETTERS else line[: _MAX_MESSAGE_LETTERS - 1] + "…"
 

@@ -17,6 +17,7 @@ import torch
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.jobs.sweep import sweep
 from evs_cli.pipeline.request import SessionRequest
+from evs_cli.pipeline.row_selection import AllRows
 from evs_cli.pipeline.session import Session
 from evs_cli.video.sampling import SamplingRequest
 
@@ -36,7 +37,7 @@ def processor():
 def timed(request, video, finish):
     """Seconds of opening the model, encoding and ``finish(encoded)``: ``(all, all but loading the weights)``."""
     start = time.perf_counter()
-    encoded = Session(request).encode(video)
+    encoded = Session(request).encode(video, AllRows())
     finish(encoded)
     total = time.perf_counter() - start
     return total, total - encoded.timings_seconds.get("load_model", 0.0)
@@ -58,7 +59,7 @@ def main():
         sampling=SamplingRequest(fps=args.fps),
         options=EncodeOptions(size=args.size),
     )
-    encoded = Session(request).encode(args.video)
+    encoded = Session(request).encode(args.video, AllRows())
     grid = " x ".join(str(n) for n in encoded.ranking.token_grid_thw)
     runtime = f"{encoded.provenance['device']} {encoded.provenance['dtype']}"
     sys.stdout.write(

@@ -46,7 +46,7 @@ def forbid(monkeypatch):
         monkeypatch.setattr("evs_cli.encoders.plain.PlainFrameEncoder.load", fail)
         monkeypatch.setattr("evs_cli.encoders.vlm.VisionLanguageEncoder.load", fail)
         if probe:
-            monkeypatch.setattr("evs_cli.pipeline.encode.probe_video", fail)
+            monkeypatch.setattr("evs_cli.pipeline.planner.probe_video", fail)
 
     return forbid
 

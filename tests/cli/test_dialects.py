@@ -12,7 +12,7 @@ from served_models import cases
 from tiny_grid_models import grid_family
 
 from evs_cli.dialects.server_options import parse_server_command, parse_server_options
-from evs_cli.jobs.plan import BudgetJob, fits
+from evs_cli.jobs.plan import BudgetJob, PlanRequest, refusal_of
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.request import make_request
 
@@ -21,8 +21,8 @@ NAMES = ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
 
 
 def report_of(model, numbers, rates=None, context=None, **request):
-    (outcome,) = BudgetJob(make_request(model=str(model), **request)).plan([numbers], rates, context)
-    return outcome.report
+    (outcome,) = BudgetJob(make_request(model=str(model), **request)).plan([numbers], PlanRequest(rates, context))
+    return outcome.result
 
 
 def test_all_prints_a_row_a_server(evs, tiny_model):
@@ -50,7 +50,7 @@ def test_all_tells_what_a_server_refuses(evs, served_checkpoint):
     code, out, err = evs("plan", SAMPLE, "--model", served_checkpoint("nemotron_12b"), "--dialect", "all")
     assert code == 0
     assert [line.split()[-1] for line in out.splitlines()[2:4]] == ["refused", "refused"]
-    assert "hf: transformers 5.24 has no processor of Nemotron Nano VL 12B v2" in err
+    assert "hf@5.24: transformers 5.24 has no processor of Nemotron Nano VL 12B v2" in err
 
 
 def test_all_ends_with_6_where_no_server_takes_it(evs, tiny_model):
@@ -93,9 +93,9 @@ def test_the_answer_needs_room(tiny_model):
     numbers = NumbersRequest(90, 120, duration_seconds=10.0)
     model = tiny_model("qwen3_vl")
     length = report_of(model, numbers, dialect="vllm").unpruned_sequence_length
-    assert fits(report_of(model, numbers, context=length + 1, dialect="vllm"), None)
-    assert not fits(report_of(model, numbers, context=length, dialect="vllm"), None)
-    assert fits(report_of(model, numbers, context=length), length)  # evs leaves that to --reserve
+    assert refusal_of(report_of(model, numbers, context=length + 1, dialect="vllm"), None) is None
+    assert refusal_of(report_of(model, numbers, context=length, dialect="vllm"), None)
+    assert refusal_of(report_of(model, numbers, context=length), length) is None  # evs leaves that to --reserve
 
 
 @cases(25, daily=8)
@@ -114,18 +114,18 @@ def test_the_longest_clip_is_the_longest(served_checkpoint, seconds, fps, height
     )
     job = BudgetJob(request)
 
-    def walls_at(num_frames):
+    def limits_at(num_frames):
         numbers = NumbersRequest(height, width, duration_seconds=num_frames / fps, source_fps=fps)
-        (outcome,) = job.plan([numbers], [q], 6000)
-        return {wall.name: wall for wall in outcome.report.rates[0].walls}
+        (outcome,) = job.plan([numbers], PlanRequest([q], 6000))
+        return {limit.name: limit for limit in outcome.result.rates[0].server_limits}
 
-    for name, wall in walls_at(max(2, round(seconds * fps))).items():
-        if wall.longest_seconds is None:
-            assert walls_at(500_000)[name].passes
-        elif wall.longest_seconds > 0.2:  # below two tubelets the server refuses the clip
-            num_frames = round(wall.longest_seconds * fps)
-            assert walls_at(num_frames)[name].passes
-            assert not walls_at(num_frames + 1)[name].passes
+    for name, limit in limits_at(max(2, round(seconds * fps))).items():
+        if limit.longest_seconds is None:
+            assert limits_at(500_000)[name].passes
+        elif limit.longest_seconds > 0.2:  # below two tubelets the server refuses the clip
+            num_frames = round(limit.longest_seconds * fps)
+            assert limits_at(num_frames)[name].passes
+            assert not limits_at(num_frames + 1)[name].passes
 
 
 @pytest.mark.parametrize("dialect", ["hf", "vllm", "sglang"])
@@ -154,7 +154,7 @@ def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model,
         assert plan["rates"][-1]["sequence_length"] == choice["sequence_length"], (choice, err)
         assert len(plan["frames"]) == choice["num_sampled_frames"]
         if choice["server"]["command"] is None:
-            assert dialect == "hf@5.24"
+            assert dialect == "hf"
             continue
         command = parse_server_command(choice["server"]["command"])
         assert command.model == model

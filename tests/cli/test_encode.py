@@ -31,7 +31,7 @@ def full(tmp_path_factory):
 def no_work(monkeypatch):
     """Nothing may open a model or a video."""
     monkeypatch.setattr("evs_cli.pipeline.session.open_encoder", lambda *_, **__: pytest.fail("a model was opened"))
-    monkeypatch.setattr("evs_cli.pipeline.encode.probe_video", lambda *_, **__: pytest.fail("a video was opened"))
+    monkeypatch.setattr("evs_cli.pipeline.planner.probe_video", lambda *_, **__: pytest.fail("a video was opened"))
 
 
 def assert_same_bytes(evs, tmp_path, video, options, rate, *, suffix=".pt"):
@@ -176,7 +176,7 @@ def test_encode_as_csv(evs, tmp_path):
 
 
 def test_a_dry_run_writes_nothing_and_loads_no_weights(evs, tmp_path, monkeypatch):
-    monkeypatch.setattr("evs_cli.pipeline.session.encode_clip", lambda *_, **__: pytest.fail("a video was encoded"))
+    monkeypatch.setattr("evs_cli.pipeline.encode.EncodePipeline.encode", lambda *_, **__: pytest.fail("encoded"))
     path = tmp_path / "full.safetensors"
     code, out, err = evs("encode", CROSSING, *FAST, "-o", path, "--dry-run")
     assert (code, err) == (0, "")

@@ -1,12 +1,15 @@
 """What goes wrong, in words and exit codes: one line, a hint, the code of style.md's table, and never a traceback."""
 
 import os
+import platform
 import shutil
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from video_files import video
@@ -357,6 +360,16 @@ def test_an_unexpected_error_is_one_line_and_how_to_report_it(evs, monkeypatch):
     line = only_error(done[0], 1, *done[1:])
     assert line == "Error: unexpected ZeroDivisionError: of [red]evs[/red]."
     assert "--debug" in done[2]
+
+
+def test_an_unexpected_error_names_the_versions_behind_it(evs, monkeypatch):
+    """Of evs, of Python, and first of the library whose code raised it."""
+    monkeypatch.setattr("evs_cli.jobs.cached_session.open_session", lambda *_, **__: np.linspace(0, 1, -1))
+    code, _, err = evs("prune", CROSSING)
+    assert code == 1
+    assert "unexpected ValueError" in err
+    assert f"evs {evs_cli.__version__}, Python {platform.python_version()}, numpy {np.__version__}, " in err
+    assert f"torch {version('torch')}" in err
 
 
 def test_an_error_without_words(evs, monkeypatch):

@@ -65,21 +65,21 @@ def test_measured_on_transformers(plans):
     assert (len(found["frames"]), found["total_tokens"]) == (180, 183_600)
 
 
-def walls_of(document):
-    return {wall["name"]: wall for wall in document["rates"][-1]["walls"]}
+def limits_of(document):
+    return {limit["name"]: limit for limit in document["rates"][-1]["walls"]}
 
 
 @pytest.mark.parametrize(("height", "width", "frames", "least"), [(1080, 1920, 115, 57.5), (720, 1280, 258, 129.0)])
 def test_decoded_bytes_end_a_clip(plans, evs, served_checkpoint, height, width, frames, least):
     (found,) = plans("qwen3_vl", height, width, 10, "--dialect", "vllm").values()
-    wall = walls_of(found)["decoded bytes"]
-    assert wall["limit"] == 715_827_880
-    assert wall["used"] == 20 * height * width * 3
-    assert wall["longest_seconds"] >= least
-    (longest,) = plans("qwen3_vl", height, width, wall["longest_seconds"], "--dialect", "vllm").values()
+    limit = limits_of(found)["decoded bytes"]
+    assert limit["limit"] == 715_827_880
+    assert limit["used"] == 20 * height * width * 3
+    assert limit["longest_seconds"] >= least
+    (longest,) = plans("qwen3_vl", height, width, limit["longest_seconds"], "--dialect", "vllm").values()
     assert len(longest["frames"]) == frames
-    assert walls_of(longest)["decoded bytes"]["passes"]
-    size = ["--height", height, "--width", width, "--duration", wall["longest_seconds"] + 1 / 30]
+    assert limits_of(longest)["decoded bytes"]["passes"]
+    size = ["--height", height, "--width", width, "--duration", limit["longest_seconds"] + 1 / 30]
     code, _, err = evs("plan", *size, "--model", served_checkpoint("qwen3_vl"), "--dialect", "vllm")
     assert code == 6
     assert "runs into the decoded bytes of vllm@0.33" in err
@@ -93,42 +93,42 @@ def test_the_encoder_cache_refuses_what_was_refused(evs, served_checkpoint):
     line = ["plan", *size, "--model", model, "--dialect", "vllm", "--max-model-len", 45_536]
     code, out, err = evs(*line, "--max-num-batched-tokens", 45_536, "--json")
     assert code == 6
-    wall = walls_of(json.loads(out)["videos"][0])["encoder cache"]
-    assert (wall["used"], wall["limit"], wall["margin"]) == (72_956, 45_536, -27_420)
+    limit = limits_of(json.loads(out)["videos"][0])["encoder cache"]
+    assert (limit["used"], limit["limit"], limit["margin"]) == (72_956, 45_536, -27_420)
     assert "runs into the context" in err  # the first limit it hits
 
 
 def test_profiled_items_raise_the_cache(plans):
     """Of 128,000 positions Qwen2.5-VL expects 14 frames of the largest image; Qwen3-VL an image of 16,384."""
     (found,) = plans("qwen2_5_vl", 360, 640, 10, "--dialect", "vllm").values()
-    assert walls_of(found)["encoder cache"]["limit"] == 7 * 16_384
+    assert limits_of(found)["encoder cache"]["limit"] == 7 * 16_384
     (found,) = plans("qwen3_vl", 360, 640, 10, "--dialect", "vllm").values()
-    assert walls_of(found)["encoder cache"]["limit"] == 16_384
+    assert limits_of(found)["encoder cache"]["limit"] == 16_384
 
 
 def test_the_cache_goes_by_the_pixel_limits_the_server_was_started_with(plans):
     """vLLM profiles images and videos by them too: 768 tokens each, 14 frames of them at most."""
     small = ["--mm-processor-kwargs", '{"max_pixels": 602112}']
     (found,) = plans("qwen2_5_vl", 1080, 1920, 50, "--dialect", "vllm", *small).values()
-    assert walls_of(found)["encoder cache"]["limit"] == 8192
+    assert limits_of(found)["encoder cache"]["limit"] == 8192
     large = ["--mm-processor-kwargs", '{"size": {"shortest_edge": 4096, "longest_edge": 234881024}}']
     (found,) = plans("qwen3_vl", 1080, 1920, 10, "--dialect", "vllm", *large).values()
-    assert walls_of(found)["encoder cache"]["limit"] == 229_376
+    assert limits_of(found)["encoder cache"]["limit"] == 229_376
 
 
 def test_sglang_keeps_seven_ids_of_the_context(plans):
     (found,) = plans("qwen3_vl", 360, 640, 10, "--dialect", "sglang", "--context", 2_289).values()
-    wall = walls_of(found)["context"]
-    assert (wall["used"], wall["limit"]) == (2_282, 2_282)
+    limit = limits_of(found)["context"]
+    assert (limit["used"], limit["limit"]) == (2_282, 2_282)
 
 
 def test_pixels_of_a_frame(plans):
     (found,) = plans("qwen2_5_vl", 14_000, 14_000, 2, "--dialect", "vllm").values()
-    wall = walls_of(found)["frame pixels"]
-    assert (wall["limit"], wall["passes"], wall["longest_seconds"]) == (178_956_970, False, 0.0)
+    limit = limits_of(found)["frame pixels"]
+    assert (limit["limit"], limit["passes"], limit["longest_seconds"]) == (178_956_970, False, 0.0)
 
 
-def test_a_clip_of_one_frame_is_a_wall(evs, served_checkpoint):
+def test_a_clip_of_one_frame_is_refused(evs, served_checkpoint):
     size = ["--height", 360, "--width", 640, "--duration", 1 / 30]
     for dialect in ("hf", "vllm", "sglang"):
         code, _, err = evs("plan", *size, "--model", served_checkpoint("qwen3_vl"), "--dialect", dialect)

@@ -22,7 +22,7 @@ from transformers.image_utils import SizeDict
 from transformers.models.glm4v.image_processing_glm4v import smart_resize
 from transformers.video_utils import VideoMetadata
 
-from evs_cli.dialects import Dialect, sampling, text
+from evs_cli.dialects import parse_dialect, sampling, text
 from evs_cli.dialects import sglang_0_5_23_glm as sglang
 from evs_cli.dialects import transformers_5_24_glm as hf
 from evs_cli.dialects import vllm_0_33_glm as vllm
@@ -133,7 +133,7 @@ def test_sizes_are_the_processors(source, num_frames, least, most, is_46):
 def planner_of(name, folder=None, **options):
     encoder = grid_family(name).encoder if folder is None else open_encoder(str(folder))
     server = options.pop("server", "hf")
-    return ServedPlanner(Dialect(server), encoder, ServerOptions(**options), SamplingRequest())
+    return ServedPlanner(parse_dialect(server), encoder, ServerOptions(**options), SamplingRequest())
 
 
 @pytest.mark.parametrize("name", ["glm4v", "glm4v_moe", "glm46v"])
@@ -362,7 +362,7 @@ def test_what_fails_is_refused():
 
 def test_no_server_prunes_it():
     for server in ("hf", "vllm", "sglang"):
-        pruning = Dialect(server).pruning(GLM41, ServerOptions(video_pruning_rate=0.5))
+        pruning = parse_dialect(server).rules.pruning(GLM41, ServerOptions(video_pruning_rate=0.5))
         assert (pruning.q, pruning.can_prune) == (0.0, False)
 
 

@@ -19,7 +19,7 @@ from tiny_frame_models import frame_family
 from transformers.image_utils import SizeDict
 from transformers.video_utils import VideoMetadata
 
-from evs_cli.dialects import Dialect
+from evs_cli.dialects import parse_dialect
 from evs_cli.dialects import transformers_5_24_internvl as hf
 from evs_cli.dialects import vllm_0_33_internvl as vllm
 from evs_cli.dialects.base import InternVLModel, RefusedByServerError, ServerOptions, ServerSource
@@ -97,7 +97,7 @@ def test_every_frame_is_of_one_size(source):
 
 
 def planner_of(server):
-    return ServedPlanner(Dialect(server), frame_family("internvl").encoder, ServerOptions(), SamplingRequest())
+    return ServedPlanner(parse_dialect(server), frame_family("internvl").encoder, ServerOptions(), SamplingRequest())
 
 
 def served_by(server, prompt=None, **sampling):
@@ -222,10 +222,10 @@ def test_an_unknown_rate_matters_to_nobody_who_goes_by_a_number():
 
 def test_nobody_prunes_it_and_sglang_has_no_rules():
     for server in ("hf", "vllm"):
-        pruning = Dialect(server).pruning(INTERNVL3, ServerOptions(video_pruning_rate=0.5))
+        pruning = parse_dialect(server).rules.pruning(INTERNVL3, ServerOptions(video_pruning_rate=0.5))
         assert (pruning.q, pruning.can_prune) == (0.0, False)
     with pytest.raises(UsageError, match=r"no rules for internvl under sglang@0\.5\.23.*evs or hf@5\.24 or vllm@0\.33"):
-        Dialect("sglang").planner("internvl")
+        parse_dialect("sglang").family("internvl")
 
 
 def test_the_profiled_item():

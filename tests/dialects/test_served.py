@@ -9,10 +9,12 @@ from video_files import video
 import evs_cli
 from evs_cli.dialects import ALL, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions, ServerSource
-from evs_cli.dialects.served import ServedPlanner, TrueSource, opencv_num_frames, server_source, source_notes
+from evs_cli.dialects.served import ServedPlanner, TrueSource, source_notes
+from evs_cli.dialects.vllm_0_33_server import opencv_num_frames
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ModelError, UsageError, VideoError
 from evs_cli.pipeline.request import make_request
+from evs_cli.pipeline.row_selection import AllRows
 from evs_cli.pipeline.session import Session
 from evs_cli.video.info import probe_video
 from evs_cli.video.reader import read_frames
@@ -88,7 +90,7 @@ RUNS = [(m, d) for m in FAMILIES for d in SERVERS if (m, d) != ("nemotron_h_omni
 def test_what_is_planned_is_what_runs(tiny_model, model_type, dialect):
     session = Session(make_request(model=str(tiny_model(model_type)), dialect=dialect, fps=1.0, prompt="Why?"))
     plan = session.plan(SAMPLE)
-    pruned = session.encode(SAMPLE).prune(0.5)
+    pruned = session.encode(SAMPLE, AllRows()).prune(0.5)
     assert pruned.token_grid_thw == plan.encode.token_grid_thw
     assert pruned.retained_tokens == plan.encode.retained_tokens(0.5)
     assert len(pruned.input_ids) == plan.encode.sequence_length(0.5)
@@ -117,7 +119,7 @@ def test_embeddings_are_those_of_the_servers_pixels(tiny_family, model_type, dia
         return_tensors="pt",
     )
     own = family.own_levels(inputs)
-    encoded = session.encode(SAMPLE)
+    encoded = session.encode(SAMPLE, AllRows())
     for ours, theirs in zip(encoded.levels, own, strict=True):
         # Chunks of frames against the whole: rounding of the same sums in another order.
         torch.testing.assert_close(ours.flatten(0, 2), theirs, rtol=1e-5, atol=1e-5)
@@ -129,14 +131,14 @@ def test_a_file_with_frames_that_do_not_decode_is_refused(tiny_model):
     with pytest.raises(
         VideoError, match=r"\d+ of \d+ sampled frames of corrupt.mp4 do not decode: what vllm@0.33"
     ) as e:
-        session.encode(str(video("corrupt.mp4")))
+        session.encode(str(video("corrupt.mp4")), AllRows())
     assert "--dialect evs" in e.value.hint
 
 
 def test_nemotron_at_sglangs_size_is_counted_and_not_run(tiny_model):
     session = Session(make_request(model=str(tiny_model("nemotron_h_omni")), dialect="sglang"))
     with pytest.raises(ModelError, match=r"with frames of 160x96: its processor makes them 128x64") as error:
-        session.encode(SAMPLE)
+        session.encode(SAMPLE, AllRows())
     assert "evs plan" in error.value.hint
 
 
@@ -193,7 +195,7 @@ def test_servers_do_not_make_pixels_square():
     info = probe_video(video("sar.mp4"))
     assert info.width != info.coded_width
     for server in SERVERS:
-        assert server_source(info, server).width == info.coded_width
+        assert parse_dialect(server).rules.source_of(info).width == info.coded_width
 
 
 def test_a_different_belief_is_said():
@@ -227,7 +229,7 @@ def test_names_of_dialects():
     assert parse_dialect("vllm@0.33.0").note is None
     assert parse_dialect("vllm@0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"
     for name in ("tgi", "evs@1", "", "all"):
-        with pytest.raises(UsageError, match=r"Expected evs, hf, vllm@0\.33, sglang@0\.5\.23 or all"):
+        with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, vllm@0\.33, sglang@0\.5\.23 or all"):
             parse_dialect(name)
 
 

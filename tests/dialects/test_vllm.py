@@ -16,6 +16,7 @@ from server_wheels import wheel_constants, wheel_function
 
 from evs_cli.dialects import text
 from evs_cli.dialects import vllm_0_33 as vllm
+from evs_cli.dialects import vllm_0_33_limits as limits
 from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerSource
 from evs_cli.encoders.nemotron_h_omni import target_patches
 
@@ -288,8 +289,8 @@ def test_vllms_own_constants():
     found = wheel_constants(WHEEL, "vllm/multimodal/video.py", {"_MAX_FRAMES", "_MAX_FPS"})
     assert found["_MAX_FPS"] == vllm.MAX_FPS
     text_of = wheel_constants(WHEEL, "vllm/envs.py", {"VLLM_MAX_IMAGE_PIXELS", "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"})
-    assert text_of["VLLM_MAX_IMAGE_PIXELS"] == vllm.MAX_IMAGE_PIXELS
-    assert text_of["VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"] == vllm.MAX_DECODED_BYTES
+    assert text_of["VLLM_MAX_IMAGE_PIXELS"] == limits.MAX_IMAGE_PIXELS
+    assert text_of["VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"] == limits.MAX_DECODED_BYTES
 
 
 @cases(2500)

@@ -18,7 +18,9 @@ from evs_cli.encoders.base import Clip, EncodeOptions
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import Runtime
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.pipeline.encode import encode_video, plan_video
+from evs_cli.pipeline.encode import EncodePipeline
+from evs_cli.pipeline.planner import Planner
+from evs_cli.pipeline.row_selection import AllRows
 from evs_cli.pipeline.settings import EncodeSettings
 from evs_cli.video.reader import read_frames
 from evs_cli.video.sampling import SamplingDefaults, SamplingRequest
@@ -120,8 +122,9 @@ def test_frames_with_their_times_drawn_in_are_never_reused(drawing):
 def test_the_pipeline_draws_each_batchs_own_times(drawing):
     """A video from file to features: frames 5 and on carry their times, not those of the first batch."""
     encoder, processor = drawing
-    plan = plan_video(SAMPLE, encoder, SamplingRequest(fps=3.0, start_seconds=1.0), EncodeOptions())
-    encoded = encode_video(plan, encoder, EncodeSettings(Runtime("cpu", torch.float32, "test"), batch_frames=4))
+    plan = Planner(encoder).plan_video(SAMPLE, SamplingRequest(fps=3.0, start_seconds=1.0), EncodeOptions())
+    pipeline = EncodePipeline(encoder, EncodeSettings(Runtime("cpu", torch.float32, "test"), batch_frames=4))
+    encoded = AllRows().encoded(plan.encode.token_grid_thw, lambda sink: pipeline.encode(plan, sink))
     indices = plan.selection.frame_indices
     with read_frames(plan.video, indices, chunk_frames=len(indices)) as stream:
         frames = torch.cat([batch.frames for batch in stream])

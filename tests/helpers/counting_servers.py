@@ -2,13 +2,14 @@
 
 ``CountingServer`` decodes the clip it is sent, samples it by a restatement of a server's rule, and lets the
 checkpoint's own processor write the ids: nothing of evs takes part. Its ``Habits`` say where it is to differ from the
-plan. ``CannedServer`` answers whatever it is told to.
+plan. ``CannedServer`` answers whatever it is told to, ``Listener`` need not even speak HTTP.
 """
 
 import base64
 import io
 import json
 import math
+import socket
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -103,6 +104,32 @@ class CannedServer(_Server):
     def answer(self, path, headers, body):
         status, content, *more = self.answers.get(path, (404, {"detail": "Not Found"}))
         return status, more[0] if more else {}, content if isinstance(content, bytes) else json.dumps(content).encode()
+
+
+class Listener:
+    """Accepts connections and does with each what it is told."""
+
+    def __init__(self, act):
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, args=(act,), daemon=True)
+
+    def _serve(self, act):
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection:
+                act(connection)
+
+    def __enter__(self):
+        self._thread.start()
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __exit__(self, *error):
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join()
 
 
 @dataclass

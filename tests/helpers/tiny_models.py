@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from evs_cli.encoders.base import Clip
-from evs_cli.encoders.registry import open_encoder
+from evs_cli.encoders.registry import FAMILIES, open_encoder
 
 # ------------------------------------------------------------------------------------------------ shared parts
 
@@ -271,6 +271,7 @@ BUILDERS = {**VLM_BUILDERS, **PLAIN_BUILDERS}
 
 def save_tiny_model(model_type: str, folder: Any) -> None:
     """Write the checkpoint of ``model_type`` to ``folder``, as ``save_pretrained`` writes it."""
+    FAMILIES[model_type].require_release(model_type)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model, processor = BUILDERS[model_type]()

@@ -8,20 +8,19 @@ import sys
 import pytest
 
 from evs_cli.cli.app import main
-from evs_cli.dialects import EVS_DIALECT
-from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import budget, model_context_limit, read_manifest
-from evs_cli.jobs.plan import BudgetJob, numbers_of, require_fit, subjects_of
-from evs_cli.pipeline.clips import NumbersRequest, clips_of_numbers
+from evs_cli.jobs.plan import BudgetJob, PlanRequest, numbers_of, refusal_of, subjects_of
+from evs_cli.pipeline.clips import NumbersRequest
+from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.request import make_request
 from evs_cli.video.sampling import SamplingRequest
 
 
 def report_of(numbers, rates=(0.0, 0.7), context=None, **request):
     job = BudgetJob(make_request(**request))
-    (outcome,) = job.plan([numbers], list(rates), context)
-    return outcome.report
+    (outcome,) = job.plan([numbers], PlanRequest(list(rates), context))
+    return outcome.result
 
 
 def test_the_counts_of_a_plain_encoder_by_hand():
@@ -77,10 +76,10 @@ def test_an_image_text_model_without_a_language_model_has_no_context_limit(tiny_
 
 def test_what_does_not_fit_is_refused_at_the_highest_rate_asked():
     report = report_of(NumbersRequest(224, 224, frames=32), rates=[0.0, 0.5])
-    require_fit([report], None)
-    require_fit([report], report.rates[1].sequence_length)
+    assert refusal_of(report, None) is None
+    assert refusal_of(report, report.rates[1].sequence_length) is None
     with pytest.raises(BudgetError, match=r"does not fit 4,000 tokens: its sequence is 4,160") as error:
-        require_fit([report], 4000)
+        raise refusal_of(report, 4000)
     assert error.value.exit_code == 6
 
 
@@ -125,19 +124,18 @@ def test_a_manifest_names_a_video_a_line(tmp_path):
 def test_one_bad_video_of_several_does_not_stop_the_others(tmp_path):
     (tmp_path / "bad.mp4").write_text("no video")
     job = BudgetJob(make_request())
-    outcomes = list(job.plan([str(tmp_path / "bad.mp4"), NumbersRequest(64, 64, frames=2)], [0.0], None))
-    assert outcomes[0].report is None
+    outcomes = list(job.plan([str(tmp_path / "bad.mp4"), NumbersRequest(64, 64, frames=2)], PlanRequest([0.0])))
+    assert outcomes[0].result is None
     assert "text file" in outcomes[0].error.message
-    assert outcomes[1].report.total_tokens == 512
+    assert outcomes[1].result.total_tokens == 512
 
 
 def test_a_plan_is_what_the_encoder_plans(tiny_model):
     job = BudgetJob(make_request(model=str(tiny_model("nemotron_h_omni"))))
     numbers, asked = NumbersRequest(90, 160, duration_seconds=3.7), SamplingRequest()
-    clips = clips_of_numbers(numbers, job.encoder, EVS_DIALECT, ServerOptions(), asked)
-    sampled = clips.sample(asked)
-    plan = job.encoder.plan(sampled.clip, job.request.options)
-    report = budget(sampled, clips, job.encoder, job.request.options, [0.3])
+    clips = Planner(job.encoder, sampling=asked).clips_of_numbers(numbers)
+    plan = job.encoder.plan(clips.plan(asked, job.request.options).clip, job.request.options)
+    report = budget(clips, job.encoder, asked, job.request.options, [0.3])
     assert report.token_grid_thw == plan.token_grid_thw
     assert report.rates[0].sequence_length == plan.sequence_length(0.3)
     assert dataclasses.asdict(report)["total_tokens"] == plan.total_tokens

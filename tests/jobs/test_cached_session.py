@@ -12,6 +12,7 @@ import torch
 from encodings_made import assert_same, make_encoded, write
 from video_files import damaged_clip
 
+from evs_cli.core.methods import RetentionRule
 from evs_cli.core.streaming import AllTokens
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import ServerOptions
@@ -23,12 +24,13 @@ from evs_cli.files.cache.store import EncodingCache, read_facts
 from evs_cli.files.encoding.reader import open_encoding
 from evs_cli.files.encoding.record import SCHEMA_VERSION
 from evs_cli.jobs.cache import open_cache
-from evs_cli.jobs.cached_session import CachedSession
+from evs_cli.jobs.cached_session import open_session
 from evs_cli.pipeline import encoding_key as key_module
 from evs_cli.pipeline.encoded_video import EncodedClip
 from evs_cli.pipeline.encoding_key import CHOOSES_TOKENS, encoding_key, model_identity
 from evs_cli.pipeline.progress import SilentProgress
 from evs_cli.pipeline.request import SessionRequest, make_request
+from evs_cli.pipeline.row_selection import AllRows, NoRows, RowsAtRates, RowsInto
 from evs_cli.pipeline.session import Session
 from evs_cli.pipeline.settings import EncodeSettings
 from evs_cli.video.sampling import SamplingRequest
@@ -51,6 +53,11 @@ class Heard(SilentProgress):
         self.details.append(text)
 
 
+def at_rates(rates):
+    """The rows that EVS keeps at some rates."""
+    return RowsAtRates(rates, RetentionRule())
+
+
 @pytest.fixture
 def cache(tmp_path):
     return EncodingCache(tmp_path / "cache", 10**9)
@@ -65,13 +72,13 @@ def request_of(tiny_model):
 @pytest.fixture
 def fresh(request_of):
     """The same video without a cache."""
-    return Session(request_of()).encode(CROSSING)
+    return Session(request_of()).encode(CROSSING, AllRows())
 
 
 @pytest.fixture
 def filled(cache, request_of):
     """The cache with the encoding in it."""
-    CachedSession(request_of(), None, cache).score(CROSSING)
+    open_session(request_of(), None, cache).encode(CROSSING, NoRows())
     return cache
 
 
@@ -79,7 +86,7 @@ def filled(cache, request_of):
 def no_work(monkeypatch):
     """Nothing may open a video, read a frame or load a weight."""
     for name in (
-        "evs_cli.pipeline.encode.probe_video",
+        "evs_cli.pipeline.planner.probe_video",
         "evs_cli.video.reader.read_frames",
         "evs_cli.encoders.plain.PlainFrameEncoder.load",
         "evs_cli.encoders.vlm.VisionLanguageEncoder.load",
@@ -207,17 +214,17 @@ def test_a_change_in_any_file_of_a_model_is_another_model(tiny_model, tmp_path, 
 
 
 def test_a_hit_is_the_fresh_encoding(filled, request_of, fresh, no_work):
-    session = CachedSession(request_of(), None, filled)
-    retained = session.retain(CROSSING, RATES)
+    session = open_session(request_of(), None, filled)
+    retained = session.encode(CROSSING, at_rates(RATES))
     for q in RATES:
         assert_same(retained.prune(q), fresh.prune(q))
     with pytest.raises(UsageError, match="one of the rates"):
         retained.prune(0.0)
-    assert torch.equal(session.score(CROSSING).ranking.dissimilarity, fresh.ranking.dissimilarity)
+    assert torch.equal(session.encode(CROSSING, NoRows()).ranking.dissimilarity, fresh.ranking.dissimilarity)
     tokens = torch.tensor([5, 2, 2])
-    assert torch.equal(session.encode(CROSSING).rows_of(tokens), fresh.rows_of(tokens))
+    assert torch.equal(session.encode(CROSSING, AllRows()).rows_of(tokens), fresh.rows_of(tokens))
     sinks = []
-    clip = session.encode_into(CROSSING, lambda grid: sinks.append(AllTokens(grid[0])) or sinks[-1])
+    clip = session.encode(CROSSING, RowsInto(lambda grid: sinks.append(AllTokens(grid[0])) or sinks[-1]))
     assert clip.actual.token_grid_thw == fresh.actual.token_grid_thw
     assert torch.equal(sinks[0].levels[0], fresh.levels[0])
     assert set(clip.timings_seconds) == {"hash", "read"}
@@ -227,7 +234,8 @@ def test_a_miss_gives_what_no_cache_gives(cache, request_of, fresh):
     for q, method in ((0.6, "evs"), (0.6, "random"), (0.7, "uniform-frames")):
         request = request_of(method=method, num_frames=4)
         for _ in range(2):
-            retained = CachedSession(request, None, cache).retain(CROSSING, [q])
+            session = open_session(request, None, cache)
+            retained = session.encode(CROSSING, RowsAtRates([q], session.rule))
             assert_same(retained.prune(q), fresh.prune(q, retained.rule))
     assert len(cache.entries()) == 1  # what chooses tokens needs no entry of its own
     assert list(cache.folder.glob(".*")) == []
@@ -239,7 +247,7 @@ def test_a_hit_tells_of_frames_that_do_not_decode(cache, request_of, tmp_path_fa
     for _ in range(2):
         watcher = SilentProgress()
         watcher.notice = words.append
-        CachedSession(request_of(num_frames=20), watcher, cache).score(video)
+        open_session(request_of(num_frames=20), watcher, cache).encode(video, NoRows())
     assert len(cache.entries()) == 1
     assert words[0] == words[-1] == f"{video.name}: 5 of 20 sampled frames do not decode and are left out."
 
@@ -247,7 +255,7 @@ def test_a_hit_tells_of_frames_that_do_not_decode(cache, request_of, tmp_path_fa
 def test_an_entry_has_the_name_the_video_has_now(filled, request_of, tmp_path, no_work):
     copy = tmp_path / "copy.mp4"
     copy.write_bytes(CROSSING.read_bytes())
-    clip = CachedSession(request_of(), None, filled).score(copy)
+    clip = open_session(request_of(), None, filled).encode(copy, NoRows())
     assert clip.provenance["video"]["name"] == "copy.mp4"
     assert read_facts(the_entry(filled)).video == "crossing.mp4"
 
@@ -262,7 +270,7 @@ def test_it_says_why_it_missed(filled, request_of, tmp_path):
         (CROSSING, {}, "hit for crossing.mp4: entry"),
     ):
         heard = Heard()
-        CachedSession(request_of(**more), heard, filled).score(video)
+        open_session(request_of(**more), heard, filled).encode(video, NoRows())
         assert any(words in line for line in heard.details), (words, heard.details)
 
 
@@ -302,15 +310,15 @@ def test_a_damaged_entry_is_told_removed_and_encoded_anew(filled, request_of, fr
     damage(path)
     assert path.read_bytes() != sound
     heard = Heard()
-    session = CachedSession(request_of(), heard, filled)
+    session = open_session(request_of(), heard, filled)
     every = torch.arange(fresh.actual.total_tokens)
     if way == "retain":
-        assert_same(session.retain(CROSSING, [0.5]).prune(0.5), fresh.prune(0.5))
+        assert_same(session.encode(CROSSING, at_rates([0.5])).prune(0.5), fresh.prune(0.5))
     elif way == "rows":
-        assert torch.equal(session.encode(CROSSING).rows_of(every), fresh.rows_of(every))
+        assert torch.equal(session.encode(CROSSING, AllRows()).rows_of(every), fresh.rows_of(every))
     else:
         sinks = []
-        session.encode_into(CROSSING, lambda grid: sinks.append(AllTokens(grid[0])) or sinks[-1])
+        session.encode(CROSSING, RowsInto(lambda grid: sinks.append(AllTokens(grid[0])) or sinks[-1]))
         assert torch.equal(sinks[-1].levels[0], fresh.levels[0])
     (notice,) = heard.notices
     assert "was damaged and is removed, the video is encoded anew" in notice
@@ -324,8 +332,8 @@ def test_an_encoding_larger_than_the_cache_is_not_kept_and_pushes_nothing_out(fi
     small = EncodingCache(filled.folder, the_entry(filled).stat().st_size)
     request = request_of(num_frames=6)
     heard = Heard()
-    retained = CachedSession(request, heard, small).retain(CROSSING, [0.5])
-    assert_same(retained.prune(0.5), Session(request).retain(CROSSING, [0.5]).prune(0.5))
+    retained = open_session(request, heard, small).encode(CROSSING, at_rates([0.5]))
+    assert_same(retained.prune(0.5), Session(request).encode(CROSSING, at_rates([0.5])).prune(0.5))
     assert "its encoding is not kept: it takes" in heard.notices[0]
     assert "more than the whole cache" in heard.notices[0]
     assert len(small.entries()) == 1
@@ -337,7 +345,7 @@ def test_rows_that_are_too_many_are_not_even_set_aside(filled, request_of):
         rows_bytes = encoding.size_bytes - encoding.front_bytes
     tiny = EncodingCache(filled.folder.with_name("tiny"), rows_bytes - 1)
     heard = Heard()
-    CachedSession(request_of(), heard, tiny).score(CROSSING)
+    open_session(request_of(), heard, tiny).encode(CROSSING, NoRows())
     assert "is not kept" in heard.notices[0]
     assert not tiny.folder.exists()
 
@@ -345,8 +353,8 @@ def test_rows_that_are_too_many_are_not_even_set_aside(filled, request_of):
 def test_a_folder_that_cannot_be_written_costs_a_note(tmp_path, request_of, fresh):
     (tmp_path / "file").write_text("no folder")
     heard = Heard()
-    session = CachedSession(request_of(), heard, EncodingCache(tmp_path / "file" / "cache", 10**9))
-    assert_same(session.retain(CROSSING, [0.5]).prune(0.5), fresh.prune(0.5))
+    session = open_session(request_of(), heard, EncodingCache(tmp_path / "file" / "cache", 10**9))
+    assert_same(session.encode(CROSSING, at_rates([0.5])).prune(0.5), fresh.prune(0.5))
     assert "its encoding is not kept: cannot write" in heard.notices[0]
 
 
@@ -359,7 +367,7 @@ def test_what_changes_while_it_is_encoded_is_not_kept(cache, request_of, tmp_pat
         (model / "preprocessor_config.json").write_text('{"image_mean": [0, 0, 0], "image_std": [1, 1, 1]}')
         return AllTokens(grid[0])
 
-    CachedSession(request_of(model=str(model)), heard, cache).encode_into(CROSSING, open_sink)
+    open_session(request_of(model=str(model)), heard, cache).encode(CROSSING, RowsInto(open_sink))
     assert "not kept: the video or the model changed meanwhile" in heard.notices[0]
     assert cache.entries() == []
 
@@ -370,22 +378,22 @@ def test_what_changes_while_it_is_encoded_is_not_kept(cache, request_of, tmp_pat
 def test_two_that_miss_at_once_write_the_same(cache, request_of, fresh):
     """One begins, the other does all of it meanwhile, the one ends."""
 
-    class Slow(CachedSession):
-        def beside(self, plan):
-            self.other = CachedSession(request_of(), None, cache).retain(CROSSING, [0.5])
-            self.meanwhile = the_entry(cache).read_bytes()
-            return super().beside(plan)
+    class Slow(RowsAtRates):
+        def encoded(self, token_grid_thw, encode):
+            done["other"] = open_session(request_of(), None, cache).encode(CROSSING, at_rates([0.5]))
+            done["meanwhile"] = the_entry(cache).read_bytes()
+            return super().encoded(token_grid_thw, encode)
 
-    slow = Slow(request_of(), None, cache)
-    retained = slow.retain(CROSSING, [0.5])
+    done = {}
+    retained = open_session(request_of(), None, cache).encode(CROSSING, Slow([0.5], RetentionRule()))
     assert_same(retained.prune(0.5), fresh.prune(0.5))
-    assert_same(slow.other.prune(0.5), fresh.prune(0.5))
-    assert the_entry(cache).read_bytes() == slow.meanwhile
+    assert_same(done["other"].prune(0.5), fresh.prune(0.5))
+    assert the_entry(cache).read_bytes() == done["meanwhile"]
     assert len(list(cache.folder.iterdir())) == 1
 
 
 def test_an_entry_that_is_removed_while_it_is_read_serves_to_the_end(filled, request_of, fresh):
-    clip = CachedSession(request_of(), None, filled).encode(CROSSING)
+    clip = open_session(request_of(), None, filled).encode(CROSSING, AllRows())
     filled.remove_named([], every=True)
     every = torch.arange(fresh.actual.total_tokens)
     assert torch.equal(clip.rows_of(every), fresh.rows_of(every))
@@ -457,7 +465,7 @@ def test_an_entry_that_replaces_its_like_pushes_no_other_out(tmp_path):
 
 def test_a_hit_counts_as_a_use(filled, request_of):
     os.utime(the_entry(filled), (0, 0))
-    CachedSession(request_of(), None, filled).score(CROSSING)
+    open_session(request_of(), None, filled).encode(CROSSING, NoRows())
     assert filled.entries()[0].last_used_seconds > 10**9
 
 

@@ -10,25 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evs_cli.cli.app import main
-from evs_cli.dialects import EVS_DIALECT
-from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.fit import MAX_RATE, STEP, FitRequest, smallest_rate
 from evs_cli.jobs.plan import BudgetJob, fit_request
-from evs_cli.pipeline.clips import NumbersRequest, clips_of_numbers
+from evs_cli.pipeline.clips import NumbersRequest
+from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.request import make_request
 from evs_cli.video.sampling import SamplingRequest
 
 
 def plan_of(job, numbers, sampling=None, options=None):
     sampling = sampling or SamplingRequest()
-    sampled = clips_of_numbers(numbers, job.encoder, EVS_DIALECT, ServerOptions(), sampling).sample(sampling)
-    return job.encoder.plan(sampled.clip, options or job.request.options)
+    clips = Planner(job.encoder, sampling=sampling).clips_of_numbers(numbers)
+    return job.encoder.plan(clips.plan(sampling, job.request.options).clip, options or job.request.options)
 
 
 def fit_of(job, numbers, max_tokens):
     (outcome,) = job.fit([numbers], FitRequest(max_tokens=max_tokens))
-    return outcome.report
+    return outcome.result
 
 
 NUMBERS = st.builds(NumbersRequest, height=st.integers(16, 700), width=st.integers(16, 700), frames=st.integers(1, 40))

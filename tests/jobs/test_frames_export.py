@@ -18,6 +18,7 @@ from served_checkpoints import save_nemotron_12b
 from server_wheels import wheel_function
 from video_files import read_number, video
 
+from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.vllm_frames import SentFrames, require_decodable, sent_frames
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ArtifactError, BudgetError, UsageError
@@ -260,16 +261,16 @@ def test_decoded_frames_count_four_bytes_a_pixel():
         return SentFrames(np.arange(num_frames), num_frames, height, width, 1.0)
 
     most = 715_827_880 // (4 * 1920 * 1080)
-    require_decodable(sent(most, 1080, 1920), "clip")
+    require_decodable(sent(most, 1080, 1920), "clip", ServerOptions())
     with pytest.raises(BudgetError, match="721,612,800 decoded bytes, 715,827,880 are allowed") as caught:
-        require_decodable(sent(most + 1, 1080, 1920), "clip")
+        require_decodable(sent(most + 1, 1080, 1920), "clip", ServerOptions())
     assert str(most) in caught.value.hint
     with pytest.raises(BudgetError, match="178,956,970"):
-        require_decodable(sent(1, 178_956_971, 1), "clip")
+        require_decodable(sent(1, 178_956_971, 1), "clip", ServerOptions())
 
 
 def test_too_many_decoded_bytes_are_refused_before_a_file_is_written(export, monkeypatch, tmp_path):
-    monkeypatch.setattr("evs_cli.dialects.vllm_0_33.MAX_DECODED_BYTES", 1000)
+    monkeypatch.setattr("evs_cli.dialects.vllm_0_33_limits.MAX_DECODED_BYTES", 1000)
     with pytest.raises(BudgetError, match="1,000 are allowed"):
         export("qwen3_vl", num_frames=4)
     assert not (tmp_path / "body.json").exists()

@@ -17,9 +17,10 @@ from evs_cli.core.retention import Ranking
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.errors import UsageError
-from evs_cli.jobs.plan import BudgetJob
-from evs_cli.jobs.sweep import SweepJob, parse_rates, sweep
+from evs_cli.jobs.plan import BudgetJob, PlanRequest
+from evs_cli.jobs.sweep import SweepRequest, parse_rates, sweep
 from evs_cli.pipeline.request import SessionRequest, make_request
+from evs_cli.pipeline.row_selection import AllRows
 from evs_cli.pipeline.session import Session
 from evs_cli.video.sampling import SamplingRequest
 
@@ -114,7 +115,7 @@ def test_any_text_is_rates_or_a_usage_error(text):
 @functools.cache
 def encoded():
     request = SessionRequest(sampling=SamplingRequest(num_frames=6), options=EncodeOptions(size=56))
-    return Session(request).encode(CROSSING)
+    return Session(request).encode(CROSSING, AllRows())
 
 
 def row_of(scores, q, num_separators):
@@ -232,10 +233,10 @@ def test_a_language_models_sweep_costs_what_its_plan_says(tiny_model):
     options = {"model": folder, "num_frames": 16}
     rows = evs_cli.sweep_video("samples/crossing.mp4", [0.0, 0.5, 0.9], **options)
     job = BudgetJob(make_request(**options))
-    (outcome,) = job.plan(["samples/crossing.mp4"], [0.0, 0.5, 0.9], None)
-    limit = outcome.report.context_limit
+    (outcome,) = job.plan(["samples/crossing.mp4"], PlanRequest([0.0, 0.5, 0.9]))
+    limit = outcome.result.context_limit
     assert limit == 4096
-    for row, planned in zip(rows, outcome.report.rates, strict=True):
+    for row, planned in zip(rows, outcome.result.rates, strict=True):
         assert row.sequence_length == planned.sequence_length
         assert row.context_share == planned.sequence_length / limit
         assert row.kv_cache_bytes == planned.cost.pruned.kv_cache_bytes > 0
@@ -251,4 +252,4 @@ def test_a_plain_encoders_sweep_has_no_such_cost():
 def test_a_context_below_one_is_refused():
     for limit in (0, -5):
         with pytest.raises(UsageError, match=rf"Invalid context \({limit}\)\. Expected at least 1"):
-            SweepJob(("a.mp4",), (make_request(),), (0.5,), context_limit=limit)
+            SweepRequest(("a.mp4",), (make_request(),), (0.5,), context_limit=limit)

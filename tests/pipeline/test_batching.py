@@ -8,7 +8,7 @@ from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import Runtime
 from evs_cli.pipeline import batching
 from evs_cli.pipeline.batching import MOST_BATCH_FRAMES, MOST_BATCH_FRAMES_CPU, choose_batch_size
-from evs_cli.pipeline.encoded_video import ClipPlan
+from evs_cli.pipeline.clip_plan import ClipPlan
 
 CPU = Runtime("cpu", torch.float32, "")
 CUDA = Runtime("cuda", torch.bfloat16, "")
@@ -17,7 +17,7 @@ CUDA = Runtime("cuda", torch.bfloat16, "")
 def plan(height, width, *, num_frames=100):
     """The plan of a clip for DINOv2 at 224 pixels; the file and the sampling play no part."""
     clip = Clip(height, width, torch.arange(num_frames).numpy() / 2, num_frames / 2)
-    return ClipPlan(None, None, clip, open_encoder("dinov2-small").plan(clip, EncodeOptions()))
+    return ClipPlan(None, None, None, None, clip, open_encoder("dinov2-small").plan(clip, EncodeOptions()))
 
 
 @pytest.fixture

@@ -27,9 +27,11 @@ from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.errors import ModelError, UsageError, VideoError
 from evs_cli.files import artifact
-from evs_cli.pipeline.encode import encode_video, plan_video, retain_video
+from evs_cli.pipeline.encode import EncodePipeline
 from evs_cli.pipeline.encoded_video import ClipCounts
+from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.progress import SilentProgress
+from evs_cli.pipeline.row_selection import AllRows, RowsAtRates
 from evs_cli.pipeline.settings import EncodeSettings
 from evs_cli.video.reader import read_frames
 from evs_cli.video.sampling import SamplingDefaults, SamplingRequest
@@ -66,6 +68,16 @@ def dinov2():
     return encoder
 
 
+def plan_video(path, encoder, sampling=None, options=None):
+    return Planner(encoder).plan_video(path, sampling, options)
+
+
+def encode_plan(rows, plan, encoder, run, options=None, progress=None):
+    """Encode a planned video and keep a selection of its rows."""
+    pipeline = EncodePipeline(encoder, run, options or EncodeOptions(), progress or SilentProgress())
+    return rows.encoded(plan.encode.token_grid_thw, functools.partial(pipeline.encode, plan))
+
+
 def settings(**changes):
     return EncodeSettings(runtime=resolve_runtime("cpu", "float32"), **changes)
 
@@ -75,7 +87,7 @@ def encode(path, *, num_frames=4, size=56, encoder=None, progress=None, **change
     encoder = encoder or dinov2()
     options = EncodeOptions(size=size) if isinstance(encoder, PlainFrameEncoder) else EncodeOptions()
     plan = plan_video(path, encoder, SamplingRequest(num_frames=num_frames), options)
-    return encode_video(plan, encoder, settings(**changes), options, progress=progress)
+    return encode_plan(AllRows(), plan, encoder, settings(**changes), options, progress)
 
 
 @functools.cache
@@ -459,8 +471,8 @@ def test_retained_rows_are_those_of_the_whole_encoding(method, batch_frames, tmp
     for path in (CROSSING, damaged_clip(tmp_path_factory.getbasetemp())):
         plan = plan_video(path, dinov2(), SamplingRequest(num_frames=20), EncodeOptions(size=42))
         run = settings(batch_frames=batch_frames)
-        whole = encode_video(plan, dinov2(), run, EncodeOptions(size=42))
-        retained = retain_video(plan, dinov2(), run, [0.5, 0.9], rule, EncodeOptions(size=42))
+        whole = encode_plan(AllRows(), plan, dinov2(), run, EncodeOptions(size=42))
+        retained = encode_plan(RowsAtRates([0.5, 0.9], rule), plan, dinov2(), run, EncodeOptions(size=42))
         for q in (0.5, 0.9):
             ours, expected = retained.prune(q), whole.prune(q, rule)
             check_counts(ours)
@@ -471,7 +483,7 @@ def test_retained_rows_are_those_of_the_whole_encoding(method, batch_frames, tmp
 
 def test_retained_rows_are_written_without_a_copy():
     plan = plan_video(CROSSING, dinov2(), SamplingRequest(num_frames=6), EncodeOptions(size=56))
-    retained = retain_video(plan, dinov2(), settings(), [0.7], RetentionRule(), EncodeOptions(size=56))
+    retained = encode_plan(RowsAtRates([0.7], RetentionRule()), plan, dinov2(), settings(), EncodeOptions(size=56))
     rows = retained.prune(0.7).embeddings
     assert rows.data_ptr() == retained.rows.levels[0].data_ptr()
     assert rows.untyped_storage().nbytes() == rows.nbytes
@@ -480,15 +492,15 @@ def test_retained_rows_are_written_without_a_copy():
 
 def test_rows_that_were_not_retained_are_refused():
     plan = plan_video(CROSSING, dinov2(), SamplingRequest(num_frames=6), EncodeOptions(size=56))
-    retained = retain_video(plan, dinov2(), settings(), [0.7], RetentionRule(), EncodeOptions(size=56))
+    retained = encode_plan(RowsAtRates([0.7], RetentionRule()), plan, dinov2(), settings(), EncodeOptions(size=56))
     with pytest.raises(UsageError, match=r"pruning rate 0\.5: it keeps 84 rows, 50 were retained"):
         retained.prune(0.5)
 
 
 def test_memory_that_is_short_puts_rows_into_a_file(monkeypatch):
-    monkeypatch.setattr("evs_cli.pipeline.encode.free_memory_bytes", lambda: 1000)
+    monkeypatch.setattr("evs_cli.pipeline.row_selection.free_memory_bytes", lambda: 1000)
     plan = plan_video(CROSSING, dinov2(), SamplingRequest(num_frames=6), EncodeOptions(size=56))
-    retained = retain_video(plan, dinov2(), settings(), [0.7], RetentionRule(), EncodeOptions(size=56))
+    retained = encode_plan(RowsAtRates([0.7], RetentionRule()), plan, dinov2(), settings(), EncodeOptions(size=56))
     assert torch.equal(retained.prune(0.7).embeddings, crossing().prune(0.7).embeddings)
     assert torch.equal(encode(CROSSING, num_frames=6).levels[0], crossing().levels[0])
 
@@ -567,7 +579,9 @@ def test_families_reuse_rows_of_every_kind(tiny_model, tmp_path_factory, family)
     encoder = open_encoder(str(tiny_model(family) if family in tiny_models.BUILDERS else tiny_folder(family)))
     plan = plan_video(slides_clip(tmp_path_factory.getbasetemp()), encoder, SamplingRequest(num_frames=22))
     encoder.load("cpu", torch.float32)
-    reused, every = (encode_video(plan, encoder, settings(batch_frames=4, reuses_frames=r)) for r in (True, False))
+    reused, every = (
+        encode_plan(AllRows(), plan, encoder, settings(batch_frames=4, reuses_frames=r)) for r in (True, False)
+    )
     assert reused.provenance["reused_frames"] == 22 - 6 * encoder.temporal_patch_size
     for ours, other in zip(reused.levels, every.levels, strict=True):
         torch.testing.assert_close(ours, other, rtol=0, atol=1e-5)
@@ -678,7 +692,7 @@ def test_prune_video_refuses_before_any_work(monkeypatch, tmp_path):
     def refuse(*_, **__):
         raise AssertionError("work was done")
 
-    monkeypatch.setattr("evs_cli.pipeline.session.plan_video", refuse)
+    monkeypatch.setattr("evs_cli.pipeline.planner.Planner.plan_video", refuse)
     monkeypatch.setattr(PlainFrameEncoder, "load", refuse)
     (tmp_path / "there.pt").write_bytes(b"old")
     for error, arguments in (
@@ -721,7 +735,7 @@ def test_frames_that_repeat_keep_nothing(tmp_path):
     plan = plan_video(video("vfr.mp4"), dinov2(), SamplingRequest(fps=4), options)
     indices = plan.selection.frame_indices
     assert len(set(indices.tolist())) < len(indices)
-    encoded = encode_video(plan, dinov2(), settings(), options)
+    encoded = encode_plan(AllRows(), plan, dinov2(), settings(), options)
     repeats = torch.from_numpy(np.flatnonzero(np.diff(indices) == 0) + 1)
     assert encoded.ranking.dissimilarity[repeats].abs().max() < 1e-6
     frames = next(iter(read_frames(plan.video, indices, chunk_frames=len(indices)))).frames
@@ -761,7 +775,7 @@ def test_families_plan_what_they_run(tiny_model, family, prompt):
     options = EncodeOptions(prompt=prompt)
     plan = plan_video(CROSSING, encoder, SamplingRequest(num_frames=5), options)
     encoder.load("cpu", torch.float32)
-    encoded = encode_video(plan, encoder, settings(batch_frames=2), options)
+    encoded = encode_plan(AllRows(), plan, encoder, settings(batch_frames=2), options)
     assert encoded.actual is plan.encode
     scores = oracle.dissimilarity(torch.cat(encoded.levels, dim=-1))
     layout = plan.encode.layout
@@ -798,7 +812,7 @@ def test_families_keep_size_and_times_of_a_damaged_video(tiny_model, tmp_path_fa
     encoder = open_encoder(str(tiny_model(family)))
     plan = plan_video(damaged_clip(tmp_path_factory.getbasetemp()), encoder, SamplingRequest(num_frames=20))
     encoder.load("cpu", torch.float32)
-    encoded = encode_video(plan, encoder, settings())
+    encoded = encode_plan(AllRows(), plan, encoder, settings())
     assert encoded.actual.frame_size == plan.encode.frame_size
     assert encoded.actual.token_grid_thw[1:] == plan.encode.token_grid_thw[1:]
     assert encoded.actual.token_grid_thw[0] == -(-15 // encoder.temporal_patch_size)

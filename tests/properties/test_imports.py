@@ -107,7 +107,7 @@ def cycle(sources):
 def test_the_top_holds_the_rooms_and_five_files():
     names = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
     files = {"__init__.py", "__main__.py", "_version.py", "errors.py", "api.py"}
-    assert names == PACKAGES | files
+    assert names == PACKAGES | files | {"py.typed"}  # PEP 561's mark must stand there
     assert all((PACKAGE / name / "__init__.py").is_file() for name in PACKAGES)
 
 

@@ -15,6 +15,7 @@ import torch
 
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.pipeline.request import SessionRequest
+from evs_cli.pipeline.row_selection import AllRows
 from evs_cli.pipeline.session import Session
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
@@ -30,7 +31,7 @@ NAMES = tuple(make_samples.CLIPS)
 def encoded(name, size=None):
     """A clip at 2 frames a second: 20 frames of 16 x 28 tokens, or of 8 x 14 at size 112."""
     request = SessionRequest(options=EncodeOptions(size=size))
-    return Session(request).encode(SAMPLES / name)
+    return Session(request).encode(SAMPLES / name, AllRows())
 
 
 @functools.cache

@@ -4,7 +4,7 @@ import socket
 import threading
 
 import pytest
-from counting_servers import CannedServer
+from counting_servers import CannedServer, Listener
 
 from evs_cli.errors import ServerError, UsageError
 from evs_cli.servers.http_json import HttpJson, HttpStatusError, error_message, is_loopback, parse_address
@@ -141,32 +141,6 @@ def test_nobody_there():
 def test_a_name_that_is_none():
     with pytest.raises(ServerError, match=r"cannot reach http://no-such-host\.invalid:"):
         HttpJson("http://no-such-host.invalid").get("/a")
-
-
-class Listener:
-    """Accepts connections and does with each what it is told."""
-
-    def __init__(self, act):
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._serve, args=(act,), daemon=True)
-
-    def _serve(self, act):
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            with connection:
-                act(connection)
-
-    def __enter__(self):
-        self._thread.start()
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-
-    def __exit__(self, *error):
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._thread.join()
 
 
 def test_no_answer_within_the_time():

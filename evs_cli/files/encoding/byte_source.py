@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evs_cli.errors import ArtifactError, first_line
+from evs_cli.errors import ArtifactError, first_line, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,12 +77,13 @@ class RemoteBytes:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.name = url.partition("?")[0].rsplit("/", 1)[-1] or url
+        self.name = url.partition("?")[0].rsplit("/", 1)[-1] or without_secrets(url)
         try:
             import fsspec
         except ImportError as error:
             raise ArtifactError(
-                f"cannot read {url}: fsspec is not installed.", hint="pip install fsspec, or give a local file."
+                f"cannot read {without_secrets(url)}: fsspec is not installed.",
+                hint="pip install fsspec, or give a local file.",
             ) from error
         with _readable(url):
             self._files, self._path = fsspec.core.url_to_fs(url)
@@ -105,12 +106,20 @@ def _readable(path: str) -> Iterator[Any]:
     except FileNotFoundError as error:
         # File systems of fsspec say so of a server that does not answer too, and why behind it.
         reason = first_line(error.__cause__).rstrip(".") if isinstance(error.__cause__, Exception) else ""
-        raise ArtifactError(f"cannot read {path}: no such file{f' ({reason})' if reason else ''}.") from error
-    except ImportError as error:
-        raise ArtifactError(f"cannot read {path}: {first_line(error).rstrip('.')}.") from error
+        raise _unreadable(path, f"no such file{f' ({reason})' if reason else ''}") from _shown(error, path)
     except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {(error.strerror or first_line(error)).lower()}.") from error
+        raise _unreadable(path, (error.strerror or first_line(error)).lower()) from _shown(error, path)
     except Exception as error:  # file systems of fsspec raise the errors of their own libraries
-        if not is_url(path):
+        if not is_url(path) and not isinstance(error, ImportError):
             raise
-        raise ArtifactError(f"cannot read {path}: {first_line(error).rstrip('.')}.") from error
+        raise _unreadable(path, first_line(error).rstrip(".")) from _shown(error, path)
+
+
+def _unreadable(path: str, reason: str) -> ArtifactError:
+    text = f"cannot read {path}: {reason}."
+    return ArtifactError(without_secrets(text) if is_url(path) else text)
+
+
+def _shown(error: Exception, path: str) -> Exception | None:
+    """The cause that ``--debug`` prints; none where the URL holds a secret, which errors of fsspec repeat."""
+    return None if is_url(path) and without_secrets(path) != path else error

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +25,7 @@ from evs_cli.files.encoding.row_reads import read_exactly, read_rows
 from evs_cli.files.encoding.stored_rows import StoredRows
 from evs_cli.files.kinds import ENCODING_KIND, METADATA_KEY
 from evs_cli.files.record_checks import Fault, require
-from evs_cli.pipeline.encoded_video import EncodedClip
+from evs_cli.pipeline.encoded_video import StoredVideo
 from evs_cli.video.own_files import ENCODING_SUFFIX
 
 if TYPE_CHECKING:
@@ -34,33 +33,6 @@ if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.core.retention import Ranking
     from evs_cli.encoders.base import EncodePlan
-
-
-@dataclass(frozen=True, eq=False)
-class StoredVideo(EncodedClip):
-    """An encoding whose rows lie in a file; ``prune`` serves any rate from it, and reads what that rate keeps."""
-
-    read_rows: Callable[[torch.Tensor, int], torch.Tensor]
-    """See ``EncodedClip.rows_of``."""
-    num_levels: int
-    """Levels that are stored."""
-
-    def rows_of(self, tokens: torch.Tensor, level: int = 0) -> torch.Tensor:
-        """See ``EncodedClip.rows_of``.
-
-        Raises:
-            ArtifactError: they cannot be read, or are not those that were written.
-        """
-        return self.read_rows(tokens, level)
-
-    def prune(self, q: float, rule: RetentionRule | None = None) -> PrunedVideo:
-        """The pruned video at rate q; see ``Encoding.at``."""
-        from evs_cli.core.methods import RetentionRule
-
-        rule = rule or RetentionRule()
-        retention = rule.retain(self.ranking, q)
-        tokens = retention.retention_mask.flatten().nonzero().flatten()
-        return self.assemble(retention, rule, [self.rows_of(tokens, level) for level in range(self.num_levels)])
 
 
 class Encoding:

@@ -1,6 +1,6 @@
-"""Every limit a video may run into at a server, how far it is, and the longest clip of its size that passes.
+"""Server limits: how much of each a video uses, and the longest clip of the same size that would still pass.
 
-In: a server's plan of one clip, and how it would plan the same clip longer or shorter. Out: a ``Wall`` a limit.
+In: a server's plan of one clip, and how it would plan the same clip longer or shorter. Out: one ``ServerLimit`` each.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from evs_cli.core.counts import compute_retained_tokens_count
-from evs_cli.dialects import vllm_0_33 as vllm
-from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import RefusedByServerError, ServerPlan, ServerSource
 from evs_cli.dialects.served import ServedPlanner
-from evs_cli.dialects.vllm_0_33_profile import profiled_item_tokens
+from evs_cli.dialects.server import Limit
 
 _RATE_FALLS_BEYOND_SECONDS = (30, 300)  # GLM-4.6V's
 _LONGEST_SECONDS = 24 * 3600  # a clip that passes at this length passes at any
 
 
 @dataclass(frozen=True)
-class Wall:
-    """One limit of a server, and what a clip makes of it."""
+class ServerLimit:
+    """One limit of a server, and how much of it a clip uses."""
 
     name: str
     """Such as ``context``."""
@@ -79,80 +78,53 @@ class PlannedAt:
     @property
     def decoded_bytes(self) -> int:
         """Of all sampled frames at the source's size, 3 bytes a pixel."""
-        return len(self.plan.frame_indices) * self.source.height * self.source.width * 3
+        return len(self.plan.frame_indices) * self.frame_pixels * 3
+
+    @property
+    def frame_pixels(self) -> int:
+        """Of a frame at the source's size."""
+        return self.source.height * self.source.width
 
 
-@dataclass(frozen=True)
-class _Limit:
-    name: str
-    used: Callable[[PlannedAt], int]
-    most: int
-    unit: str
-    option: str
-    grows: bool = True
-    """Whether a longer clip uses more."""
-
-
-def walls_of(
+def server_limits(
     at: PlannedAt,
-    options: ServerOptions,
     plan_at: Callable[[ServerSource], ServerPlan],
     *,
     context_limit: int | None,
     reserve: int = 0,
-) -> tuple[Wall, ...]:
+) -> tuple[ServerLimit, ...]:
     """The limits of one clip.
 
     Args:
         at: the clip as planned.
-        options: the server's options.
         plan_at: plans the same clip with more or fewer frames.
         context_limit: longest sequence, the answer included; None where none is known.
         reserve: tokens of it kept for the answer; a server keeps 1 at least.
     """
     return tuple(
-        Wall(limit.name, limit.used(at), limit.most, limit.unit, limit.option, _longest_seconds(at, plan_at, limit))
-        for limit in _limits(at.planner, options, context_limit, reserve)
+        ServerLimit(
+            limit.name, limit.used(at), limit.most, limit.unit, limit.option, _longest_seconds(at, plan_at, limit)
+        )
+        for limit in _limits(at.planner, context_limit, reserve)
     )
 
 
-def first_hit(at: PlannedAt, options: ServerOptions, *, context_limit: int | None, reserve: int = 0) -> str | None:
-    """The name of the first limit that a clip runs into, None where it passes; arguments as ``walls_of``."""
-    limits = _limits(at.planner, options, context_limit, reserve)
+def first_hit(at: PlannedAt, *, context_limit: int | None, reserve: int = 0) -> str | None:
+    """The name of the first limit that a clip runs into, None where it passes; arguments as ``server_limits``."""
+    limits = _limits(at.planner, context_limit, reserve)
     return next((limit.name for limit in limits if limit.used(at) > limit.most), None)
 
 
-def _limits(
-    planner: ServedPlanner, options: ServerOptions, context_limit: int | None, reserve: int
-) -> Iterator[_Limit]:
-    """The limits of a server; vLLM alone has more than the context."""
-    server = planner.dialect.server
-    context = options.max_model_len or context_limit
+def _limits(planner: ServedPlanner, context_limit: int | None, reserve: int) -> Iterator[Limit]:
+    """The longest sequence, which every server limits, then the server's own limits."""
+    rules, context = planner.rules, planner.options.max_model_len or context_limit
     if context is not None:
-        option = {"vllm": "--max-model-len", "sglang": "--context-length"}.get(server, "the model's own")
-        kept = max(reserve, planner.dialect.context_margin)
-        yield _Limit("context", lambda at: at.sequence_length, context - kept, "tokens", option)
-    if server != "vllm":
-        return
-    if context is not None:  # else the largest item the server expects is not known, nor what the cache holds
-        batched = options.max_num_batched_tokens or vllm.MAX_NUM_BATCHED_TOKENS
-        cache = max(batched, profiled_item_tokens(planner.profiled_model, context))
-        yield _Limit("encoder cache", lambda at: at.cached_tokens, cache, "tokens", "--max-num-batched-tokens")
-    decoded = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
-    yield _Limit(
-        "decoded bytes",
-        lambda at: at.decoded_bytes,
-        options.max_decoded_bytes or vllm.MAX_DECODED_BYTES,
-        "bytes",
-        decoded,
-    )
-    pixels = "VLLM_MAX_IMAGE_PIXELS"
-    yield _Limit(
-        "frame pixels", lambda at: at.source.height * at.source.width, vllm.MAX_IMAGE_PIXELS, "pixels", pixels, False
-    )
+        most = context - max(reserve, rules.context_margin)
+        yield Limit("context", most, "tokens", rules.context_option, lambda clip: clip.sequence_length)
+    yield from rules.limits(planner.model, planner.options, context)
 
 
-def _longest_seconds(at: PlannedAt, plan_at: Callable[[ServerSource], ServerPlan], limit: _Limit) -> float | None:
+def _longest_seconds(at: PlannedAt, plan_at: Callable[[ServerSource], ServerPlan], limit: Limit) -> float | None:
     """Seconds of the longest clip that passes; 0 where none does, None where any does or the rate is unknown.
 
     Every shorter clip passes too. Use grows with length but for rounding, and but where a family's rate falls with it

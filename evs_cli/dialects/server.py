@@ -1,0 +1,139 @@
+"""What differs from server to server: the protocol that the rules of each server and version follow.
+
+One object a server and version, in a file named after both; ``dialects/__init__`` finds it by name. A server says only
+what it does in its own way: what stands here is how transformers does it, behind no server at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+from evs_cli.dialects.base import (
+    Int64Array,
+    NemotronModel,
+    PruningRate,
+    ServedModel,
+    ServerOptions,
+    ServerPlan,
+    ServerSource,
+)
+from evs_cli.dialects.pixels import processor_pixels, with_pixels
+from evs_cli.dialects.requests import ServerRecipe, Serving
+from evs_cli.encoders.base import EncodeOptions
+from evs_cli.video.info import VideoInfo
+from evs_cli.video.sampling import SamplingRequest
+
+# The model is the family's own, such as a ``QwenModel``.
+Planner = Callable[[ServerSource, Any, ServerOptions], ServerPlan]
+"""Plans a source."""
+FramePlanner = Callable[[ServerSource, Any, ServerOptions, Int64Array, str], ServerPlan]
+"""Plans (S,) int64 frames of a source that are chosen already, by the rule told in words."""
+
+
+@dataclass(frozen=True)
+class FamilyRules:
+    """How a server plans the videos of one model family."""
+
+    plan: Planner
+    plan_frames: FramePlanner | None = None
+    """None where no frames can be given."""
+    takes_sent_frames: bool = False
+    """Whether it is written down what becomes of frames that a request sends as pictures."""
+
+
+class ClipUse(Protocol):
+    """How much of what a server limits one clip uses."""
+
+    @property
+    def sequence_length(self) -> int:
+        """L, ids of the prompt after pruning."""
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the video that the encoder cache must hold."""
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Bytes of all sampled frames, as the server decodes them."""
+
+    @property
+    def frame_pixels(self) -> int:
+        """Pixels of one decoded frame."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit of a server: the most that passes, and what raises it."""
+
+    name: str
+    """Such as ``context``."""
+    most: int
+    unit: str
+    """``tokens``, ``bytes`` or ``pixels``."""
+    option: str
+    """The option or environment variable that raises it."""
+    used: Callable[[ClipUse], int]
+    grows: bool = True
+    """Whether a longer clip uses more."""
+
+
+class Server(Protocol):
+    """The rules of one server and version."""
+
+    families: ClassVar[Mapping[str, FamilyRules]]
+    """By the names that ``served_model`` gives."""
+    own_options: ClassVar[frozenset[str]]
+    """Of the options of ``evs`` that not every server has, those it has a use for."""
+    limit_variables: ClassVar[Mapping[str, str]] = {}
+    """Environment variables that change a limit: the field of ``ServerOptions`` each one settles."""
+    context_option: ClassVar[str] = "the model's own"
+    """What raises the longest sequence."""
+    context_margin: ClassVar[int] = 1
+    """Ids of the context that no prompt gets: one for the answer."""
+    samples_by_request: ClassVar[bool] = True
+    """Whether a request says how its video is sampled; else the options at start do."""
+    skips_missing_frames: ClassVar[bool] = False
+    """Whether frames past the end of a file are left out; else the last one stands for them."""
+    resizes_frames_itself: ClassVar[bool] = False
+    """Whether its loader resizes frames before the processor does, so that no other server makes the same of them."""
+    tokenizes_videos: ClassVar[bool] = True
+    """Whether its ``/tokenize`` writes a video out, token by token."""
+
+    def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
+        """The rate it prunes a checkpoint's videos at."""
+
+    def source_of(self, video: VideoInfo) -> ServerSource:
+        """A file's facts as its loader states them; no server makes pixels square."""
+        height_width = video.orientation.shown_size(video.coded_width, video.coded_height)[::-1]
+        return ServerSource(video.num_frames, video.average_fps, *height_width)
+
+    def configured(self, options: ServerOptions, asked: Mapping[str, Any]) -> ServerOptions:
+        """The options with ``fps``, ``num_frames`` and ``max_frames`` put where they settle the sampling."""
+        return replace(options, request=asked)
+
+    def with_pixels(self, options: ServerOptions, asked: EncodeOptions, model: ServedModel) -> ServerOptions:
+        """The options with the pixel limits asked for: both kinds are the edges of the processor's ``size``."""
+        return replace(options, mm_processor=with_pixels(options.mm_processor, processor_pixels(asked), model))
+
+    def fewer_frames(self, model: ServedModel, num_frames: int, duration_seconds: float) -> SamplingRequest | None:
+        """The request for so many frames: a rate where the family goes by one; None where nothing can be asked."""
+        if isinstance(model, NemotronModel):
+            return SamplingRequest(num_frames=num_frames)
+        return SamplingRequest(fps=float(f"{num_frames / duration_seconds:.4g}")) if duration_seconds else None
+
+    def option_notes(self, options: ServerOptions) -> tuple[str, ...]:
+        """Sentences on options that are not counted with."""
+        return ()
+
+    def limits(self, model: ServedModel, options: ServerOptions, context: int | None) -> Iterator[Limit]:
+        """Its limits besides the longest sequence, which is ``context``; None is not known."""
+        yield from ()
+
+    def extra_body(self, options: ServerOptions) -> dict[str, Any]:
+        """What of sampling and size a request says beside its messages."""
+        return {}
+
+    def recipe(self, serving: Serving, options: ServerOptions) -> ServerRecipe:
+        """The line that starts it and the request to it. What a request may say is there, the rest in the line."""

@@ -1,0 +1,70 @@
+"""SGLang 0.5.23 as a whole: which families it serves, how it counts a file's frames, how it is started."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from evs_cli.dialects import sglang_0_5_23 as sglang
+from evs_cli.dialects import sglang_0_5_23_glm as glm
+from evs_cli.dialects.base import NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.pixels import loader_pixels, with_pixels
+from evs_cli.dialects.requests import ServerRecipe, Serving, chat_body, json_text, whole_path
+from evs_cli.dialects.server import FamilyRules, Server
+from evs_cli.encoders.base import EncodeOptions
+from evs_cli.video.info import VideoInfo
+from evs_cli.video.sampling import SamplingRequest
+
+
+class Sglang(Server):
+    """See ``Server``."""
+
+    families: ClassVar[Mapping[str, FamilyRules]] = {
+        "qwen2_5_vl": FamilyRules(sglang.qwen2_5_vl),
+        "qwen3_vl": FamilyRules(sglang.qwen3_vl),
+        "nemotron": FamilyRules(sglang.nemotron),
+        "glm": FamilyRules(glm.glm),
+    }
+    own_options = frozenset(("mm_process_config",))
+    context_option = "--context-length"
+    context_margin = 7  # 6 are kept free, and a prompt as long as the rest is refused too
+    samples_by_request = False
+    resizes_frames_itself = True
+    tokenizes_videos = False  # a video stays one placeholder
+
+    def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
+        """See ``Server.pruning``."""
+        return sglang.pruning(model, options)
+
+    def source_of(self, video: VideoInfo) -> ServerSource:
+        """See ``Server.source_of``: the frames and the rate that torchcodec counts."""
+        counted = video.num_frames / video.duration_seconds if video.duration_seconds > 0 else 0.0
+        return replace(super().source_of(video), average_fps=counted)
+
+    def configured(self, options: ServerOptions, asked: Mapping[str, Any]) -> ServerOptions:
+        """See ``Server.configured``: in ``--mm-process-config``."""
+        named = {"nframes" if name == "num_frames" else name: value for name, value in asked.items()}
+        return replace(options, mm_process={**options.mm_process, **named})
+
+    def with_pixels(self, options: ServerOptions, asked: EncodeOptions, model: ServedModel) -> ServerOptions:
+        """See ``Server.with_pixels``: its own resize has the limits of a frame."""
+        return replace(options, mm_process=with_pixels(options.mm_process, loader_pixels(asked), model))
+
+    def fewer_frames(self, model: ServedModel, num_frames: int, duration_seconds: float) -> SamplingRequest | None:
+        """See ``Server.fewer_frames``: the sampling of Nemotron is fixed."""
+        if isinstance(model, NemotronModel):
+            return None
+        return super().fewer_frames(model, num_frames, duration_seconds)
+
+    def recipe(self, serving: Serving, options: ServerOptions) -> ServerRecipe:
+        """See ``Server.recipe``."""
+        words = ["python", "-m", "sglang.launch_server", "--model-path", serving.model]
+        words += [] if serving.context is None else ["--context-length", str(serving.context)]
+        words += ["--mm-process-config", json_text({"video": options.mm_process})] if options.mm_process else []
+        words += ["--json-model-override-args", json_text({"video_pruning_rate": serving.q})] if serving.q > 0 else []
+        return ServerRecipe(shlex.join(words), chat_body(serving, whole_path(serving.video).as_uri()))
+
+
+SERVER = Sglang()

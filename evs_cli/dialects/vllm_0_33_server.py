@@ -1,0 +1,90 @@
+"""vLLM 0.33 as a whole: which families it serves, how it counts a file's frames, how it is started and asked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from evs_cli.dialects import vllm_0_33 as vllm
+from evs_cli.dialects import vllm_0_33_glm as glm
+from evs_cli.dialects import vllm_0_33_internvl as internvl
+from evs_cli.dialects import vllm_0_33_limits as limits
+from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.requests import ServerRecipe, Serving, chat_body, json_text, whole_path
+from evs_cli.dialects.server import FamilyRules, Limit, Server
+from evs_cli.video.info import VideoInfo
+
+
+class Vllm(Server):
+    """See ``Server``."""
+
+    families: ClassVar[Mapping[str, FamilyRules]] = {
+        "qwen2_5_vl": FamilyRules(vllm.qwen2_5_vl, vllm.qwen2_5_vl_frames, takes_sent_frames=True),
+        "qwen3_vl": FamilyRules(vllm.qwen3_vl, vllm.qwen3_vl_frames, takes_sent_frames=True),
+        "nemotron": FamilyRules(vllm.nemotron, vllm.nemotron_frames, takes_sent_frames=True),
+        "glm": FamilyRules(glm.glm, glm.glm_frames),
+        "internvl": FamilyRules(internvl.internvl, internvl.internvl_frames),
+    }
+    own_options = frozenset(("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens"))
+    limit_variables = limits.VARIABLES
+    context_option = "--max-model-len"
+    skips_missing_frames = True
+
+    def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
+        """See ``Server.pruning``."""
+        return vllm.pruning(model, options)
+
+    def source_of(self, video: VideoInfo) -> ServerSource:
+        """See ``Server.source_of``: OpenCV's frame count and the average rate; tested against OpenCV 4.13."""
+        return replace(super().source_of(video), num_frames=opencv_num_frames(video))
+
+    def option_notes(self, options: ServerOptions) -> tuple[str, ...]:
+        """See ``Server.option_notes``."""
+        return vllm.option_notes(options)
+
+    def limits(self, model: ServedModel, options: ServerOptions, context: int | None) -> Iterator[Limit]:
+        """See ``Server.limits``."""
+        return limits.limits_of(model, options, context)
+
+    def extra_body(self, options: ServerOptions) -> dict[str, Any]:
+        """See ``Server.extra_body``."""
+        body: dict[str, Any] = {}
+        if options.request:
+            body["media_io_kwargs"] = {"video": dict(options.request)}
+        if options.mm_processor:
+            body["mm_processor_kwargs"] = dict(options.mm_processor)
+        return body
+
+    def recipe(self, serving: Serving, options: ServerOptions) -> ServerRecipe:
+        """See ``Server.recipe``."""
+        body = {**chat_body(serving, whole_path(serving.video).as_uri()), **self.extra_body(options)}
+        return ServerRecipe(_line(serving, options), body)
+
+
+SERVER = Vllm()
+
+
+def opencv_num_frames(video: VideoInfo) -> int:
+    """Frames of a file as OpenCV counts them: the header's, else the container's duration times the rate.
+
+    vLLM corrects the count where an edit list hides frames.
+    """
+    claimed = video.header_num_frames
+    if claimed is None and video.container_seconds is not None:
+        claimed = int(video.container_seconds * video.average_fps + 0.5)
+    if not claimed:
+        return video.num_frames
+    # Fewer by one are taken for a miscount of the header; a file that is cut off cannot be sought to its end.
+    return video.num_frames if video.num_frames < claimed - 1 and not video.is_cut_off else claimed
+
+
+def _line(serving: Serving, options: ServerOptions) -> str:
+    words = ["vllm", "serve", serving.model]
+    words += ["--video-pruning-rate", f"{serving.q:g}"] if serving.q > 0 else []
+    words += [] if serving.context is None else ["--max-model-len", str(serving.context)]
+    if options.max_num_batched_tokens is not None:
+        words += ["--max-num-batched-tokens", str(options.max_num_batched_tokens)]
+    words += ["--media-io-kwargs", json_text({"video": options.media_io})] if options.media_io else []
+    return shlex.join([*words, "--allowed-local-media-path", str(whole_path(serving.video).parent)])
