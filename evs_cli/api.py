@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.files import artifact
@@ -13,6 +13,7 @@ from evs_cli.jobs.cache import open_cache
 from evs_cli.jobs.encoded_input import open_inputs
 from evs_cli.jobs.stored_session import RULE_OPTIONS
 from evs_cli.jobs.sweep import SweepRow, sweep
+from evs_cli.pipeline.keywords import EncodeKeywords, RequestKeywords
 from evs_cli.pipeline.progress import SilentProgress, Timings
 from evs_cli.pipeline.request import make_request
 from evs_cli.video.own_files import ENCODING_SUFFIX
@@ -30,7 +31,7 @@ def prune_video(
     output: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     cache: bool = False,
-    **request: Any,
+    **request: Unpack[RequestKeywords],
 ) -> PrunedVideo:
     """Decode, encode and prune one video, or read what a rate keeps of an encoding.
 
@@ -41,12 +42,7 @@ def prune_video(
         output: a ``.pt`` or ``.safetensors`` file to write, or None.
         overwrite: whether ``output`` may exist already.
         cache: whether the encoding is kept in evs's cache, and taken from there where it is (``evs cache``).
-        **request: ``model``, ``revision``, ``trust_remote_code``, ``device``, ``dtype``, ``score_dtype``,
-            ``method``, ``min_dissimilarity``, ``seed``, ``batch_frames`` (None is auto), ``reuse``, ``decoder``;
-            ``fps``, ``num_frames``, ``max_frames``, ``start_seconds``,
-            ``end_seconds``; ``prompt``, ``size``, ``frame_min_pixels``, ``frame_max_pixels``, ``video_min_pixels``,
-            ``video_max_pixels``, ``cap_pixels_per_frame``; ``dialect`` and the server's options as
-            ``ServerRequest`` has them: as the options of ``evs prune``.
+        **request: the options of ``evs prune``, as ``RequestKeywords`` names and types them.
 
     Returns:
         The pruned video.
@@ -71,7 +67,12 @@ def prune_video(
 
 
 def sweep_video(
-    video: VideoSource, rates: Sequence[float], *, with_quality: bool = False, cache: bool = False, **request: Any
+    video: VideoSource,
+    rates: Sequence[float],
+    *,
+    with_quality: bool = False,
+    cache: bool = False,
+    **request: Unpack[RequestKeywords],
 ) -> list[SweepRow]:
     """Encode one video once, or read its encoding, and tell what each rate keeps.
 
@@ -99,7 +100,7 @@ def encode_video(
     store_dtype: str | None = None,
     levels: str = "all",
     cache: bool = False,
-    **request: Any,
+    **request: Unpack[EncodeKeywords],
 ) -> Encoding:
     """Encode one video whole into a file, from which ``Encoding.at`` serves any rate.
 
@@ -110,7 +111,7 @@ def encode_video(
         store_dtype: ``bfloat16``, ``float16``, ``int8`` or ``fp8`` to store rows in; None is the embeddings' own.
         levels: ``all`` or ``main``: whether further levels (DeepStack) are stored.
         cache: as for ``prune_video``.
-        **request: as for ``prune_video``, but for ``method``, ``min_dissimilarity`` and ``seed``.
+        **request: as for ``prune_video``, without ``method``, ``min_dissimilarity`` and ``seed``.
 
     Returns:
         The file, opened; close it, or use it in a ``with``.

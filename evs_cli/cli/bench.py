@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_encoder, with_output
+from evs_cli.pipeline.keywords import EncodeKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
@@ -17,7 +16,7 @@ EXAMPLES = (
 @with_output("bench")
 @with_encoder
 def command(
-    request: dict[str, Any],
+    request: EncodeKeywords,
     sink: Sink,
     video: o.OptionalVideo = None,
     repeats: o.Repeats = 3,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output, with_served
 from evs_cli.cli.values import one_of
+from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
@@ -18,7 +17,7 @@ EXAMPLES = (
 @with_output("check")
 @with_served
 def command(
-    request: dict[str, Any],
+    request: RequestKeywords,
     sink: Sink,
     video: o.Video,
     url: o.Url,
@@ -52,4 +51,5 @@ def command(
             as_url=as_url,
         )
         rate, limit = one_of("--q", q, q_alias), one_of("--context", context, context_alias)
-        render_check(video, check_video(check, **request, video_pruning_rate=rate, max_model_len=limit), sink)
+        plan: RequestKeywords = {**request, "video_pruning_rate": rate, "max_model_len": limit}
+        render_check(video, check_video(check, **plan), sink)

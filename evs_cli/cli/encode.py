@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_encoder, with_output
+from evs_cli.pipeline.keywords import EncodeKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
@@ -19,7 +19,7 @@ EXAMPLES = (
 @with_encoder
 def command(
     videos: o.Videos,
-    request: dict[str, Any],
+    request: EncodeKeywords,
     sink: Sink,
     output: o.EncodingOutput,
     store_dtype: o.StoreDtype = None,

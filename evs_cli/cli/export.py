@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output, with_source
 from evs_cli.cli.values import one_of
+from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
@@ -62,7 +63,7 @@ _Send = Annotated[
 @with_source
 def command(
     video: o.Video,
-    request: dict[str, Any],
+    request: RequestKeywords,
     sink: Sink,
     to: _To,
     at: _At = "planned",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_numbers, with_output, with_source
+from evs_cli.cli.shared import NumbersKeywords, with_numbers, with_output, with_source
 from evs_cli.cli.values import one_of
+from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
@@ -20,8 +19,8 @@ EXAMPLES = (
 @with_source
 @with_numbers
 def command(
-    request: dict[str, Any],
-    numbers: dict[str, Any],
+    request: RequestKeywords,
+    numbers: NumbersKeywords,
     sink: Sink,
     videos: o.OptionalVideos = None,
     manifest: o.Manifest = None,

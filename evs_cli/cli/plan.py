@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import with_numbers, with_output, with_source
+from evs_cli.cli.shared import NumbersKeywords, with_numbers, with_output, with_source
 from evs_cli.cli.values import gib, one_of, plan_rates
+from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
@@ -21,8 +20,8 @@ EXAMPLES = (
 @with_source
 @with_numbers
 def command(
-    request: dict[str, Any],
-    numbers: dict[str, Any],
+    request: RequestKeywords,
+    numbers: NumbersKeywords,
     sink: Sink,
     videos: o.OptionalVideos = None,
     manifest: o.Manifest = None,
@@ -53,7 +52,8 @@ def command(
         rates = plan_rates(one_of("--q", q, q_alias), keep)
         limit = one_of("--context", context, context_alias)
         budget_bytes = None if kv_budget is None else gib(kv_budget)
-        requests = make_requests(**request, min_dissimilarity=min_dissimilarity)
+        asked: RequestKeywords = {**request, "min_dissimilarity": min_dissimilarity}
+        requests = make_requests(**asked)
         if len(requests) > 1:
             plan = PlanRequest(rates, limit, budget_bytes, reserve)
             render_dialects(plan_dialects(requests, subjects, plan), sink)

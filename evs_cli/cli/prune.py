@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import typer
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import for_encodings, with_model, with_output
 from evs_cli.cli.values import one_of, printed_parts, pruning_rate
+from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
@@ -26,7 +26,7 @@ EXAMPLES = (
 def command(
     ctx: typer.Context,
     videos: o.Inputs,
-    request: dict[str, Any],
+    request: RequestKeywords,
     sink: Sink,
     q: o.Rate = None,
     q_alias: o.RateAlias = None,

@@ -11,13 +11,14 @@ import inspect
 import logging
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import typer
 
 from evs_cli.cli import options as o
 from evs_cli.cli.values import frames_a_batch
 from evs_cli.errors import UsageError
+from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import FORMATS, OutputStyle, Sink
 
 Command = Callable[..., None]
@@ -82,7 +83,16 @@ _NUMBERS: Options = {
     "duration": (o.Duration, None),
     "source_fps": (o.SourceFps, None),
 }
-"""A video in numbers, by the names of ``numbers_of``."""
+
+
+class NumbersKeywords(TypedDict):
+    """A video in numbers: the keywords of ``numbers_of``."""
+
+    frames: int | None
+    height: int | None
+    width: int | None
+    duration: float | None
+    source_fps: float | None
 
 
 def with_output(name: str) -> Callable[[Command], Command]:
@@ -136,17 +146,18 @@ def with_encoder(command: Command) -> Command:
 
 
 def with_models(command: Command) -> Command:
-    """As ``with_model``, but ``--model`` may be given again: ``model`` is a list, or None, in ``request``."""
-    before = {**_SOURCE, "model": (o.Models, None)}
-    return _gathering(command, "request", _run_request, before=before, behind={**_SERVER, **_RUN})
+    """As ``with_model``, but ``--model`` may be given again: it is received as ``models``, a list or None."""
+    source = {name: option for name, option in _SOURCE.items() if name != "model"}
+    command = _gathering(command, "request", _run_request, before=source, behind={**_SERVER, **_RUN})
+    return _gathering(command, "models", lambda model: model, before={"model": (o.Models, None)})
 
 
-def _run_request(*, batch_frames: str, **values: Any) -> dict[str, Any]:
+def _run_request(*, batch_frames: str, **values: Any) -> RequestKeywords:
     """The keywords of a model run, ``--batch-frames`` made a number or None."""
-    return {**values, "batch_frames": frames_a_batch(batch_frames)}
+    return cast("RequestKeywords", {**values, "batch_frames": frames_a_batch(batch_frames)})
 
 
-def for_encodings(request: Mapping[str, Any], context: typer.Context) -> dict[str, Any]:
+def for_encodings(request: RequestKeywords, context: typer.Context) -> RequestKeywords:
     """What of a request means something to an encoding in place of a video; the environment's word means nothing to it.
 
     Raises:
@@ -161,7 +172,11 @@ def for_encodings(request: Mapping[str, Any], context: typer.Context) -> dict[st
             is_off = context.params.get(parameter.name) is False
             flags = (parameter.secondary_opts if is_off else ()) or parameter.opts
             raise no_effect(next(flag for flag in flags if flag.startswith("--")))
-    return {name: request[name] for name in RULE_OPTIONS}
+    return {
+        "method": request["method"],
+        "min_dissimilarity": request["min_dissimilarity"],
+        "seed": request["seed"],
+    }
 
 
 def _gathering(

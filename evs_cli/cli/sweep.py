@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import typer
 
@@ -11,6 +10,7 @@ from evs_cli.cli import options as o
 from evs_cli.cli.shared import for_encodings, with_models, with_output
 from evs_cli.cli.values import one_of
 from evs_cli.errors import UsageError
+from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
 DEFAULT_RATES = "0:0.9:0.1"
@@ -26,7 +26,8 @@ EXAMPLES = (
 @with_models
 def command(
     ctx: typer.Context,
-    request: dict[str, Any],
+    request: RequestKeywords,
+    models: list[str] | None,
     sink: Sink,
     videos: o.Inputs,
     q: o.Rates = None,
@@ -70,8 +71,9 @@ def command(
             if dry_run:
                 raise UsageError("--dry-run has no effect on an encoding, which is swept without any work. Leave it.")
         else:
-            models = request.pop("model") or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
-        requests = [make_request(model=model, **request) for model in models]
+            models = models or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
+        of_models: list[RequestKeywords] = [{**request, "model": model} for model in models]
+        requests = [make_request(**each) for each in of_models]
         limit = one_of("--context", context, context_alias)
         if dry_run:
             render_plan(plan_models(requests, videos, PlanRequest(rates, limit, may_refuse=False)), sink)

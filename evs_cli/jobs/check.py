@@ -7,10 +7,9 @@ server does.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack, cast
 from urllib.parse import urlsplit
 
 from evs_cli.dialects import parse_dialect
@@ -23,6 +22,7 @@ from evs_cli.jobs.budget import model_context_limit
 from evs_cli.jobs.check_matches import Answered, frames_apart, matching_plans
 from evs_cli.jobs.check_plan import CheckedClip, plan_clip
 from evs_cli.jobs.inputs import STDIN, opened
+from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.pipeline.request import SessionRequest, make_request
 from evs_cli.servers.client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
 from evs_cli.servers.comparison import (
@@ -96,7 +96,7 @@ class CheckRequest:
         return whole_path(self.video).as_uri() if self.as_url == AS_FILE else self.as_url
 
 
-def check_video(request: CheckRequest, **plan: Any) -> CheckReport:
+def check_video(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> CheckReport:
     """Plan a video, ask a server for its count, and compare.
 
     Args:
@@ -109,7 +109,7 @@ def check_video(request: CheckRequest, **plan: Any) -> CheckReport:
         RefusedByServerError: a clip that the dialect's server would refuse.
     """
     client = request.client()
-    plan = {name: value for name, value in plan.items() if value is not None}
+    plan = cast("RequestKeywords", {name: value for name, value in plan.items() if value is not None})
     model = session_of(plan, None).model  # of --server-cmd too; what is wrong with the plan shows before the network
     is_named = "model" in plan or model != DEFAULT_MODEL
     names = client.served_names()
@@ -127,7 +127,7 @@ def check_video(request: CheckRequest, **plan: Any) -> CheckReport:
         return _report(client, request, listed, clip, answer)
 
 
-def session_of(plan: Mapping[str, Any], owner: str | None) -> SessionRequest:
+def session_of(plan: RequestKeywords, owner: str | None) -> SessionRequest:
     """The request of a plan with the whole chat prompt, by the dialect asked for, else by that of the server.
 
     Args:
@@ -137,13 +137,15 @@ def session_of(plan: Mapping[str, Any], owner: str | None) -> SessionRequest:
     Raises:
         UsageError: ``evs``, which no server is, every dialect, or an empty prompt.
     """
-    prompt = DEFAULT_PROMPT if plan.get("prompt") is None else plan["prompt"]
+    prompt = plan.get("prompt")
+    prompt = DEFAULT_PROMPT if prompt is None else prompt
     if not prompt.strip():
         raise UsageError("Invalid --prompt: it is empty. Expected the text that is sent beside the video.")
     dialect = plan.get("dialect")
     if _has_no_dialect(plan):
         dialect = owner if owner in _KNOWN_OWNERS else "vllm"
-    session = make_request(**{**plan, "prompt": prompt, "dialect": dialect})
+    asked: RequestKeywords = {**plan, "prompt": prompt, "dialect": dialect}
+    session = make_request(**asked)
     if session.dialect.is_evs:
         raise UsageError("--dialect evs is no server's. Expected vllm, sglang or hf.")
     return session
@@ -282,7 +284,7 @@ def _root(listed: ServedName, client: ServerClient) -> str:
     return listed.root
 
 
-def _has_no_dialect(plan: Mapping[str, Any]) -> bool:
+def _has_no_dialect(plan: RequestKeywords) -> bool:
     return plan.get("dialect") is None and plan.get("server_cmd") is None
 
 

@@ -7,7 +7,7 @@ work.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import ServerOptions
@@ -15,6 +15,7 @@ from evs_cli.dialects.server_options import ServerRequest
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.errors import UsageError
+from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.video.decoder import Decoder
 from evs_cli.video.sampling import SamplingRequest
 
@@ -41,7 +42,7 @@ class SessionRequest:
     server: ServerOptions = field(default_factory=ServerOptions)
 
 
-def make_request(**request: Any) -> SessionRequest:
+def make_request(**request: Unpack[RequestKeywords]) -> SessionRequest:
     """A ``SessionRequest`` from flat keywords: sampling, model and server options are told apart by their names.
 
     Raises:
@@ -53,19 +54,19 @@ def make_request(**request: Any) -> SessionRequest:
     return requests[0]
 
 
-def make_requests(**request: Any) -> list[SessionRequest]:
+def make_requests(**request: Unpack[RequestKeywords]) -> list[SessionRequest]:
     """A ``SessionRequest`` for each dialect asked for, from the keywords of ``make_request``."""
     parts = (SamplingRequest, EncodeOptions, ServerRequest)
-    known = {name for part in (SessionRequest, *parts) for name in part.__dataclass_fields__}
     for name in request:
-        if name not in known:
+        if name not in RequestKeywords.__optional_keys__:
             raise TypeError(f"unexpected keyword {name!r}")
-    values = [{name: request.pop(name) for name in part.__dataclass_fields__ if name in request} for part in parts]
+    rest: dict[str, Any] = dict(request)
+    values = [{name: rest.pop(name) for name in part.__dataclass_fields__ if name in rest} for part in parts]
     sampling, options, server = SamplingRequest(**values[0]), EncodeOptions(**values[1]), ServerRequest(**values[2])
     command = server.command()
-    if command is not None and command.model is not None and request.get("model", DEFAULT_MODEL) == DEFAULT_MODEL:
-        request["model"] = command.model
+    if command is not None and command.model is not None and rest.get("model", DEFAULT_MODEL) == DEFAULT_MODEL:
+        rest["model"] = command.model
     return [
-        SessionRequest(sampling=sampling, options=options, dialect=dialect, server=server_options, **request)
+        SessionRequest(sampling=sampling, options=options, dialect=dialect, server=server_options, **rest)
         for dialect, server_options in server.resolve()
     ]
