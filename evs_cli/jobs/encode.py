@@ -114,7 +114,7 @@ def run_encode(request: EncodeRequest, progress: Progress) -> Iterator[Outcome[W
         Input(video, output, request.session.model)
         for video, output in zip(request.videos, request.outputs, strict=True)
     ]
-    yield from run_each(((each, each) for each in named), work, is_single=len(named) == 1)
+    return run_each(((each, each) for each in named), work, is_single=len(named) == 1)
 
 
 @dataclass(frozen=True, eq=False)

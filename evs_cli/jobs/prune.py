@@ -99,7 +99,7 @@ def run_prune(request: PruneRequest, progress: Progress) -> Iterator[Outcome[Pru
         for video, output in zip(request.videos, request.outputs, strict=True)
     ]
     work = partial(_plan, inputs) if request.dry_run else partial(_prune, inputs, request.overwrite, progress)
-    yield from run_each(((each, each) for each in named), work, is_single=len(named) == 1)
+    return run_each(((each, each) for each in named), work, is_single=len(named) == 1)
 
 
 def _plan(inputs: EncodedInputs, named: Input, timings: Timings) -> PruneResult:
