@@ -37,17 +37,16 @@ def command(
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.jobs.cache import open_cache
-        from evs_cli.jobs.encode import StoreRequest, encode_request, run_encode
+        from evs_cli.jobs.encode import EncodeRequest, StoreRequest, run_encode
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.encodings import render_encodings
 
-        store = StoreRequest(store_dtype, levels)
-        job = encode_request(
+        job = EncodeRequest(
             videos,
             output,
-            store,
+            StoreRequest(store_dtype, levels),
+            make_request(**request),
             overwrite=force,
-            session=make_request(**request),
             cache=open_cache() if cache else None,
             dry_run=dry_run,
         )

@@ -49,19 +49,19 @@ def command(
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.jobs.cache import open_cache
-        from evs_cli.jobs.prune import prune_request, run_prune
+        from evs_cli.jobs.prune import PruneRequest, run_prune
         from evs_cli.jobs.stored_session import are_encodings
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.render import render_prune
 
         if are_encodings(videos):
             request = for_encodings(request, ctx)
-        job = prune_request(
+        job = PruneRequest(
             videos,
+            make_request(**request),
             rate,
             output,
             overwrite=force,
-            session=make_request(**request),
             cache=open_cache() if cache else None,
             dry_run=dry_run,
         )

@@ -20,7 +20,7 @@ from evs_cli.pipeline.encoding_key import EncodingKey, encoding_key
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.provenance import provenance_of
 from evs_cli.pipeline.request import SessionRequest
-from evs_cli.pipeline.row_selection import RowSelection
+from evs_cli.pipeline.row_selection import RowSelection, SinkT
 from evs_cli.pipeline.session import EncodedT, Session
 from evs_cli.video.source import VideoSource, file_sha256, source_name
 
@@ -47,7 +47,7 @@ class CachedEncodings:
     def __init__(self, cache: EncodingCache) -> None:
         self._cache = cache
 
-    def encode(self, session: Session, source: VideoSource, rows: RowSelection[EncodedT]) -> EncodedT:
+    def encode(self, session: Session, source: VideoSource, rows: RowSelection[SinkT, EncodedT]) -> EncodedT:
         """See ``ClipCache.encode``."""
         return _Lookup(self._cache, session, source).encode(rows)
 
@@ -59,7 +59,7 @@ class _Lookup:
         self._cache, self._session, self._source = cache, session, source
         self._name, self._progress = source_name(source), session.progress
 
-    def encode(self, rows: RowSelection[EncodedT]) -> EncodedT:
+    def encode(self, rows: RowSelection[SinkT, EncodedT]) -> EncodedT:
         """What ``rows`` reads of the video's entry, or keeps of a fresh encoding, which then becomes an entry."""
         timings = Timings()
         self._progress.stage("look up")
@@ -81,7 +81,7 @@ class _Lookup:
                 self._keep(key, spool, clip)
         return replace(clip, timings_seconds=timings.seconds)
 
-    def _mended_later(self, clip: EncodedT, rows: RowSelection[EncodedT]) -> EncodedT:
+    def _mended_later(self, clip: EncodedT, rows: RowSelection[SinkT, EncodedT]) -> EncodedT:
         """``clip``; if its rows are read later and turn out to be damaged, the video is encoded anew."""
         if not isinstance(clip, StoredVideo):
             return clip

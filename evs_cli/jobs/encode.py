@@ -1,6 +1,6 @@
 """Whole encodings of one or many videos, written in rank order: every rate of a video is then a read.
 
-In: an ``EncodeRequest``, its outputs settled. Out: an ``Outcome`` of a ``WrittenEncoding`` each, or of the plan of a
+In: an ``EncodeRequest``. Out: an ``Outcome`` of a ``WrittenEncoding`` each, or of the plan of a
 dry run, as it is finished. A failure stops no other video, and leaves no file.
 """
 
@@ -56,51 +56,39 @@ class StoreRequest:
 
 @dataclass(frozen=True)
 class EncodeRequest:
-    """What to encode and where to; made by ``encode_request``, so its outputs are settled."""
+    """What to encode and where to.
 
-    videos: tuple[str, ...]
-    outputs: tuple[Path, ...]
-    """One a video."""
+    Raises:
+        UsageError: an input that is no video.
+    """
+
+    videos: Sequence[str]
+    output: str
+    """A file for one video, a folder for several, of which each becomes ``{stem}.safetensors``."""
     store: StoreRequest
     session: SessionRequest
+    overwrite: bool = False
     cache: EncodingCache | None = None
     """Where encodings are kept and taken from; None for nowhere."""
     dry_run: bool = False
     """Whether it is planned only."""
 
-
-def encode_request(
-    videos: Sequence[str],
-    output: str,
-    store: StoreRequest,
-    *,
-    overwrite: bool,
-    session: SessionRequest,
-    cache: EncodingCache | None = None,
-    dry_run: bool = False,
-) -> EncodeRequest:
-    """Settle the outputs: one video goes to a file, several into a folder as ``{stem}.safetensors``.
-
-    Raises:
-        UsageError: an input that is no video, or a suffix other than ``.safetensors``.
-        ArtifactError: an output that exists, or two videos that would become the same one.
-    """
-    for video in videos:
-        if is_own_file(video):
-            raise UsageError(f"Invalid video {video}: it is a file of evs, encoded already. Expected a video.")
-    settled = settle_outputs(videos, output, (ENCODING_SUFFIX,), overwrite=overwrite)
-    outputs = tuple(path for path in settled if path is not None)
-    return EncodeRequest(tuple(videos), outputs, store, session, cache, dry_run)
+    def __post_init__(self) -> None:
+        for video in self.videos:
+            if is_own_file(video):
+                raise UsageError(f"Invalid video {video}: it is a file of evs, encoded already. Expected a video.")
 
 
 def run_encode(request: EncodeRequest, progress: Progress) -> Iterator[Outcome[WrittenEncoding | ClipPlan]]:
     """Encode the videos in turn, or plan them. One that fails is an outcome with an error; the others go on.
 
     Raises:
+        UsageError, ArtifactError: outputs that cannot be written, before any work.
         ModelError, UsageError: what concerns all videos: the model, the device, the options.
     """
     from evs_cli.jobs.cached_session import open_session
 
+    outputs = settle_outputs(request.videos, request.output, (ENCODING_SUFFIX,), overwrite=request.overwrite)
     session = open_session(request.session, progress, request.cache)
 
     def work(named: Input, timings: Timings) -> WrittenEncoding | ClipPlan:
@@ -110,11 +98,8 @@ def run_encode(request: EncodeRequest, progress: Progress) -> Iterator[Outcome[W
             assert named.output is not None
             return encode_to_file(source, named.output, session, request.store, timings)
 
-    named = [
-        Input(video, output, request.session.model)
-        for video, output in zip(request.videos, request.outputs, strict=True)
-    ]
-    yield from run_each(((each, each) for each in named), work, is_single=len(named) == 1)
+    named = [Input(video, output, request.session.model) for video, output in zip(request.videos, outputs, strict=True)]
+    return run_each(((each, each) for each in named), work, is_single=len(named) == 1)
 
 
 @dataclass(frozen=True, eq=False)

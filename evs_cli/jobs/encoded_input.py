@@ -131,4 +131,6 @@ class _Video:
             return retained.prune(q), retained
 
     def encode(self, *, with_rows: bool) -> EncodedClip:
-        return self._session.encode(self._source, AllRows() if with_rows else NoRows())
+        if with_rows:
+            return self._session.encode(self._source, AllRows())
+        return self._session.encode(self._source, NoRows())

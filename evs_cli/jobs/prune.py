@@ -1,6 +1,6 @@
 """``prune``: each input at one rate, and the file it is written to.
 
-In: a ``PruneRequest``, its outputs settled. Out: an ``Outcome`` of a ``PruneResult`` each, as it is finished.
+In: a ``PruneRequest``. Out: an ``Outcome`` of a ``PruneResult`` each, as it is finished.
 """
 
 from __future__ import annotations
@@ -30,20 +30,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PruneRequest:
-    """What to prune and where to; made by ``prune_request``, so its outputs are settled."""
+    """What to prune and where to.
 
-    videos: tuple[str, ...]
+    Raises:
+        UsageError: a rate outside [0, 1).
+    """
+
+    videos: Sequence[str]
     """Videos, or files of ``evs encode``."""
-    outputs: tuple[Path | None, ...]
-    """One a video; None prints only."""
-    q: float | None
-    """None is the model's own rate."""
-    overwrite: bool
     session: SessionRequest
+    q: float | None = None
+    """None is the model's own rate."""
+    output: str | None = None
+    """A file for one video, a folder for several, of which each becomes ``{stem}.pt``; None prints only."""
+    overwrite: bool = False
     cache: EncodingCache | None = None
     """Where encodings are kept and taken from; None for nowhere."""
     dry_run: bool = False
     """Whether it is planned only."""
+
+    def __post_init__(self) -> None:
+        if self.q is not None:
+            check_pruning_rate(self.q)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,41 +73,20 @@ class PruneResult:
     """Whether a floor may make the counts of ``plan`` smaller."""
 
 
-def prune_request(
-    videos: Sequence[str],
-    q: float | None,
-    output: str | None,
-    *,
-    overwrite: bool,
-    session: SessionRequest,
-    cache: EncodingCache | None = None,
-    dry_run: bool = False,
-) -> PruneRequest:
-    """Settle the outputs: one video goes to a file, several into a folder as ``{stem}.pt``.
-
-    Raises:
-        UsageError: a rate outside [0, 1), or a suffix evs does not write.
-        ArtifactError: an output that exists, or two videos that would become the same one.
-    """
-    if q is not None:
-        check_pruning_rate(q)
-    outputs = settle_outputs(videos, output, artifact.SUFFIXES, overwrite=overwrite)
-    return PruneRequest(tuple(videos), outputs, q, overwrite, session, cache, dry_run)
-
-
 def run_prune(request: PruneRequest, progress: Progress) -> Iterator[Outcome[PruneResult]]:
     """Prune the videos in turn. A video that fails is an outcome with an error; the others go on.
 
     Raises:
+        UsageError, ArtifactError: outputs that cannot be written, before any work.
         ModelError, UsageError: what concerns all videos: the model, the device, the options.
     """
+    outputs = settle_outputs(request.videos, request.output, artifact.SUFFIXES, overwrite=request.overwrite)
     inputs = open_inputs(request.videos, request.session, request.q, progress, request.cache)
     named = [
-        Input(video, output, inputs.model, inputs.q)
-        for video, output in zip(request.videos, request.outputs, strict=True)
+        Input(video, output, inputs.model, inputs.q) for video, output in zip(request.videos, outputs, strict=True)
     ]
     work = partial(_plan, inputs) if request.dry_run else partial(_prune, inputs, request.overwrite, progress)
-    yield from run_each(((each, each) for each in named), work, is_single=len(named) == 1)
+    return run_each(((each, each) for each in named), work, is_single=len(named) == 1)
 
 
 def _plan(inputs: EncodedInputs, named: Input, timings: Timings) -> PruneResult:

@@ -60,8 +60,7 @@ class EncodePipeline:
         run = EncodeRun(self, plan, sink, timings)
         run.consume()
         actual = self._actual_plan(plan, run.positions)
-        with timings.measure("rank"):
-            ranking = run.scores.ranking()
+        ranking = run.scores.ranking()
         if ranking.token_grid_thw != actual.token_grid_thw:
             raise ModelError(
                 f"cannot place the tokens of {self.encoder.source.name}: the grid came out as "
@@ -111,7 +110,7 @@ class EncodeRun:
 
         self.plan, self.timings = plan, timings
         self.encoder, self.settings, self.progress = pipeline.encoder, pipeline.settings, pipeline.progress
-        self.scores = TokenScores(plan.encode, self.settings.score_dtype, sink)
+        self.scores = TokenScores(plan.encode, self.settings.score_dtype, sink, timings)
         self.batch_frames = self._choose_batch_frames()
         self.reuses = self.settings.reuses_frames and self.encoder.frames_are_independent
         self.reused_frames = 0
@@ -253,13 +252,9 @@ class EncodeRun:
         import torch
 
         if len(frames) == tokens.num_frames:
-            self._score(tokens)
+            self.scores.add(tokens)
         else:  # a batch at a time: what one frame stands for may be minutes
             for part in torch.split(frames, max(1, self.batch_frames // self.encoder.temporal_patch_size)):
-                self._score(tokens.take(part))
+                self.scores.add(tokens.take(part))
         if self.reuses:
             self._last = tokens.take(torch.tensor([tokens.num_frames - 1]))
-
-    def _score(self, tokens: VideoTokens) -> None:
-        with self.timings.measure("rank"):
-            self.scores.add(tokens)

@@ -1,7 +1,7 @@
 """Which of a video's rows a caller keeps: none, all, those of some rates, or whatever a sink of its own does.
 
-A selection serves both ways to an encoding: ``encoded`` keeps the rows while the video is encoded, ``read`` takes them
-from an encoding that is stored already.
+A selection serves both ways to an encoding: ``open`` and ``finish`` keep the rows while the video is encoded, ``read``
+takes them from an encoding that is stored already.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ from evs_cli.pipeline.memory import free_memory_bytes
 
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
-    from evs_cli.core.streaming import TokenSink
+    from evs_cli.core.streaming import AllTokens, NoTokens, StreamingRetention, TokenSink
 
 TokenGrid = tuple[int, int, int]
 """Tokens in time, height, width."""
-Encode = Callable[["TokenSink"], EncodedClip]
-"""Encodes a planned video into a sink."""
+SinkT = TypeVar("SinkT", bound="TokenSink")
 Clip_co = TypeVar("Clip_co", bound=EncodedClip, covariant=True)
 
 _REPLAY_TOKENS = 4096  # a batch, where all stored rows go to a sink
 
 
-class RowSelection(Protocol[Clip_co]):
+class RowSelection(Protocol[SinkT, Clip_co]):
     """The rows that are kept of a video."""
 
-    def encoded(self, token_grid_thw: TokenGrid, encode: Encode) -> Clip_co:
-        """Encode the video, of which ``token_grid_thw`` is planned, and keep the rows."""
+    def open(self, token_grid_thw: TokenGrid) -> SinkT:
+        """What takes the rows of a video of which ``token_grid_thw`` is planned."""
+
+    def finish(self, clip: EncodedClip, sink: SinkT) -> Clip_co:
+        """The encoding with the rows that ``sink`` has taken."""
 
     def read(self, stored: StoredVideo) -> Clip_co:
         """Read the rows of a stored encoding."""
@@ -39,11 +41,15 @@ class RowSelection(Protocol[Clip_co]):
 class NoRows:
     """Keeps no row, for the ranking and the counts alone."""
 
-    def encoded(self, token_grid_thw: TokenGrid, encode: Encode) -> EncodedClip:
-        """See ``RowSelection.encoded``."""
+    def open(self, token_grid_thw: TokenGrid) -> NoTokens:
+        """See ``RowSelection.open``."""
         from evs_cli.core.streaming import NoTokens
 
-        return encode(NoTokens())
+        return NoTokens()
+
+    def finish(self, clip: EncodedClip, sink: NoTokens) -> EncodedClip:
+        """See ``RowSelection.finish``."""
+        return clip
 
     def read(self, stored: StoredVideo) -> EncodedClip:
         """See ``RowSelection.read``."""
@@ -53,12 +59,15 @@ class NoRows:
 class AllRows:
     """Keeps every row; of a stored encoding, rows are read as they are asked for."""
 
-    def encoded(self, token_grid_thw: TokenGrid, encode: Encode) -> EncodedVideo:
-        """See ``RowSelection.encoded``."""
+    def open(self, token_grid_thw: TokenGrid) -> AllTokens:
+        """See ``RowSelection.open``."""
         from evs_cli.core.streaming import AllTokens
 
-        rows = AllTokens(token_grid_thw[0], free_bytes=free_memory_bytes())
-        return EncodedVideo(**vars(encode(rows)), levels=rows.levels)
+        return AllTokens(token_grid_thw[0], free_bytes=free_memory_bytes())
+
+    def finish(self, clip: EncodedClip, sink: AllTokens) -> EncodedVideo:
+        """See ``RowSelection.finish``."""
+        return EncodedVideo(**vars(clip), levels=sink.levels)
 
     def read(self, stored: StoredVideo) -> StoredVideo:
         """See ``RowSelection.read``."""
@@ -73,18 +82,20 @@ class RowsAtRates:
     """At least one."""
     rule: RetentionRule
 
-    def encoded(self, token_grid_thw: TokenGrid, encode: Encode) -> RetainedVideo:
-        """See ``RowSelection.encoded``, and ``StreamingRetention``."""
+    def open(self, token_grid_thw: TokenGrid) -> StreamingRetention:
+        """See ``RowSelection.open``."""
         from evs_cli.core.streaming import StreamingRetention
 
-        retention = StreamingRetention(
+        return StreamingRetention(
             self.rule.most_rows(token_grid_thw, self.rates),
             min_dissimilarity=self.rule.min_dissimilarity,
             scores=self.rule.own_scores(token_grid_thw),
             free_bytes=free_memory_bytes(),
         )
-        clip = encode(retention)
-        rows = retention.finish(self.rule.most_rows(clip.actual.token_grid_thw, self.rates))
+
+    def finish(self, clip: EncodedClip, sink: StreamingRetention) -> RetainedVideo:
+        """See ``RowSelection.finish``; frames that do not decode leave fewer rows than were planned."""
+        rows = sink.finish(self.rule.most_rows(clip.actual.token_grid_thw, self.rates))
         return RetainedVideo(**vars(clip), rule=self.rule, rows=rows)
 
     def read(self, stored: StoredVideo) -> RetainedVideo:
@@ -109,9 +120,13 @@ class RowsInto:
 
     open_sink: Callable[[TokenGrid], TokenSink]
 
-    def encoded(self, token_grid_thw: TokenGrid, encode: Encode) -> EncodedClip:
-        """See ``RowSelection.encoded``."""
-        return encode(self.open_sink(token_grid_thw))
+    def open(self, token_grid_thw: TokenGrid) -> TokenSink:
+        """See ``RowSelection.open``."""
+        return self.open_sink(token_grid_thw)
+
+    def finish(self, clip: EncodedClip, sink: TokenSink) -> EncodedClip:
+        """See ``RowSelection.finish``."""
+        return clip
 
     def read(self, stored: StoredVideo) -> EncodedClip:
         """See ``RowSelection.read``; the sink is given the rows as if they were just encoded."""

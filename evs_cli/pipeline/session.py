@@ -22,7 +22,7 @@ from evs_cli.pipeline.encoded_video import EncodedClip
 from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
 from evs_cli.pipeline.request import SessionRequest
-from evs_cli.pipeline.row_selection import RowSelection, TokenGrid
+from evs_cli.pipeline.row_selection import RowSelection, SinkT, TokenGrid
 from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE, EncodeSettings
 from evs_cli.video.decoder import check_decoder
 from evs_cli.video.source import VideoSource
@@ -67,7 +67,7 @@ def _threads_reason() -> str:
 class ClipCache(Protocol):
     """Keeps the encodings of videos, and gives those that are kept."""
 
-    def encode(self, session: Session, source: VideoSource, rows: RowSelection[EncodedT]) -> EncodedT:
+    def encode(self, session: Session, source: VideoSource, rows: RowSelection[SinkT, EncodedT]) -> EncodedT:
         """The kept encoding of a video, or what ``session.encode_fresh`` makes of it, which is kept then."""
 
 
@@ -146,7 +146,7 @@ class Session:
             self.progress.notice(f"{plan.video.name}: {note}")
         return plan
 
-    def encode(self, source: VideoSource, rows: RowSelection[EncodedT]) -> EncodedT:
+    def encode(self, source: VideoSource, rows: RowSelection[SinkT, EncodedT]) -> EncodedT:
         """The encoding of one video with a selection of its rows; from the cache where that has it."""
         if self._cache is not None:
             return self._cache.encode(self, source, rows)
@@ -155,7 +155,7 @@ class Session:
     def encode_fresh(
         self,
         source: VideoSource,
-        rows: RowSelection[EncodedT],
+        rows: RowSelection[SinkT, EncodedT],
         *,
         extra_sink: Callable[[TokenGrid], TokenSink] | None = None,
     ) -> EncodedT:
@@ -166,18 +166,15 @@ class Session:
             rows: what is kept.
             extra_sink: makes a second sink, for the planned grid, that takes every row too.
         """
+        from evs_cli.core.streaming import BothSinks
+
         timings = Timings()
         plan = self.plan_and_report(source, timings)
         self._load_once(timings)
         grid = plan.encode.token_grid_thw
-
-        def encode(sink: TokenSink) -> EncodedClip:
-            from evs_cli.core.streaming import BothSinks
-
-            both = sink if extra_sink is None else BothSinks(sink, extra_sink(grid))
-            return self.pipeline.encode(plan, both, timings=timings)
-
-        return rows.encoded(grid, encode)
+        sink = rows.open(grid)
+        both = sink if extra_sink is None else BothSinks(sink, extra_sink(grid))
+        return rows.finish(self.pipeline.encode(plan, both, timings=timings), sink)
 
     def _load_once(self, timings: Timings) -> None:
         if self._is_loaded:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evs_cli.core.streaming import TokenSink
     from evs_cli.core.video_tokens import VideoTokens
     from evs_cli.encoders.base import EncodePlan
+    from evs_cli.pipeline.progress import Timings
 
 
 class TokenScores:
@@ -27,10 +28,11 @@ class TokenScores:
         plan: the planned video.
         score_dtype: dtype of the dissimilarity; None is the embeddings' own.
         sink: takes the rows.
+        timings: where the seconds go, under ``rank``.
     """
 
-    def __init__(self, plan: EncodePlan, score_dtype: torch.dtype | None, sink: TokenSink) -> None:
-        self._sink = sink
+    def __init__(self, plan: EncodePlan, score_dtype: torch.dtype | None, sink: TokenSink, timings: Timings) -> None:
+        self._sink, self._timings = sink, timings
         self._scorer = DissimilarityScorer(score_dtype=score_dtype)
         self._scores = Gathered(plan.token_grid_thw[0])
         # Scores in the embeddings' own dtype as well, to say how many tokens the other dtype moves.
@@ -42,10 +44,11 @@ class TokenScores:
     def add(self, tokens: VideoTokens) -> None:
         """Score the tokens of the next frames and give their rows to the sink."""
         levels = tokens.levels
-        scores = self._scorer.update(levels).cpu()
-        self._scores.append(scores)
-        self._add_own(levels)
-        self._sink.add(tuple(level.cpu() for level in levels), scores)
+        with self._timings.measure("rank"):
+            scores = self._scorer.update(levels).cpu()
+            self._scores.append(scores)
+            self._add_own(levels)
+            self._sink.add(tuple(level.cpu() for level in levels), scores)
         self._no_rows = levels[0].new_empty((0, levels[0].shape[-1]), device="cpu")
         if tokens.extra is not None:
             self._extra.append(tokens.extra)
@@ -67,7 +70,8 @@ class TokenScores:
 
     def ranking(self) -> Ranking:
         """The ranking of every token that was encoded."""
-        return Ranking(self._scores.rows)
+        with self._timings.measure("rank"):
+            return Ranking(self._scores.rows)
 
     def own_ranking(self) -> Ranking | None:
         """The ranking in the embeddings' own dtype, where another was asked for."""

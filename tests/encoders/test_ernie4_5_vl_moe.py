@@ -124,7 +124,8 @@ def test_the_pipeline_draws_each_batchs_own_times(drawing):
     encoder, processor = drawing
     plan = Planner(encoder).plan_video(SAMPLE, SamplingRequest(fps=3.0, start_seconds=1.0), EncodeOptions())
     pipeline = EncodePipeline(encoder, EncodeSettings(Runtime("cpu", torch.float32, "test"), batch_frames=4))
-    encoded = AllRows().encoded(plan.encode.token_grid_thw, lambda sink: pipeline.encode(plan, sink))
+    sink = AllRows().open(plan.encode.token_grid_thw)
+    encoded = AllRows().finish(pipeline.encode(plan, sink), sink)
     indices = plan.selection.frame_indices
     with read_frames(plan.video, indices, chunk_frames=len(indices)) as stream:
         frames = torch.cat([batch.frames for batch in stream])

@@ -379,10 +379,10 @@ def test_two_that_miss_at_once_write_the_same(cache, request_of, fresh):
     """One begins, the other does all of it meanwhile, the one ends."""
 
     class Slow(RowsAtRates):
-        def encoded(self, token_grid_thw, encode):
+        def open(self, token_grid_thw):
             done["other"] = open_session(request_of(), None, cache).encode(CROSSING, at_rates([0.5]))
             done["meanwhile"] = the_entry(cache).read_bytes()
-            return super().encoded(token_grid_thw, encode)
+            return super().open(token_grid_thw)
 
     done = {}
     retained = open_session(request_of(), None, cache).encode(CROSSING, Slow([0.5], RetentionRule()))

@@ -75,7 +75,8 @@ def plan_video(path, encoder, sampling=None, options=None):
 def encode_plan(rows, plan, encoder, run, options=None, progress=None):
     """Encode a planned video and keep a selection of its rows."""
     pipeline = EncodePipeline(encoder, run, options or EncodeOptions(), progress or SilentProgress())
-    return rows.encoded(plan.encode.token_grid_thw, functools.partial(pipeline.encode, plan))
+    sink = rows.open(plan.encode.token_grid_thw)
+    return rows.finish(pipeline.encode(plan, sink), sink)
 
 
 def settings(**changes):
