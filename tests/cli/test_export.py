@@ -226,7 +226,7 @@ def test_the_servers_line_settles_its_limits(export, tmp_path, monkeypatch):
     raised = ("--server-cmd", "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES=99999999999 vllm serve X", "--num-frames", "4")
     code, out, err = export("-o", "body.json", *raised, "--json")
     assert code == 0, err
-    record = json.loads(out)
+    (record,) = json.loads(out)["videos"]
     assert (record["decoded_bytes"], record["decoded_bytes_limit"]) == (4 * 4 * 160 * 96, 99_999_999_999)
     _, out, _ = export("-o", "body.json", "--force", *raised)
     assert "245,760 of 99,999,999,999 bytes, 4 a pixel" in out
