@@ -220,8 +220,8 @@ def _make_sink(*, format: str, json: bool, quiet: bool, verbose: int, no_color: 
     """
     if format not in FORMATS:
         raise UsageError(f"Invalid format {format!r}. Expected one of {', '.join(FORMATS)}.")
-    if verbose >= 2:
-        logging.getLogger("evs_cli").setLevel(logging.DEBUG)
-    else:
+    # Set either way: of two command lines in one process, the second must not be as loud as the first.
+    logging.getLogger("evs_cli").setLevel(logging.DEBUG if verbose >= 2 else logging.NOTSET)
+    if verbose < 2:
         warnings.simplefilter("ignore")  # of libraries; evs tells its own notes
     return Sink(OutputStyle("json" if json else format, quiet=quiet, verbosity=verbose, no_color=no_color))

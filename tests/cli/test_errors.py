@@ -347,6 +347,11 @@ def test_short_flags_are_the_five(evs):
     assert "0.5" in err  # taken for a second video
 
 
+def test_a_loud_command_leaves_the_next_one_quiet(evs):
+    evs("prune", CROSSING, *FAST, "-vv")
+    assert evs("prune", CROSSING, *FAST)[2] == ""
+
+
 # The unexpected.
 
 
