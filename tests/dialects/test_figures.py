@@ -141,7 +141,7 @@ def test_limits_are_those_of_the_servers_line(evs, served_checkpoint):
     assert (limits["decoded bytes"]["limit"], limits["frame pixels"]["limit"]) == (2_000_000_000, 200_000_000)
     code, out, err = evs("fit", *video, "--server-cmd", line.replace("2000000000", "4000000000"), "--json")
     assert code == 0, err
-    command = json.loads(out)["present"]["server"]["command"]
+    command = json.loads(out)["videos"][0]["present"]["server"]["command"]
     assert command.startswith(f"{variables.replace('2000000000', '4000000000')} vllm serve {model} ")
     code, _, err = evs("plan", *video, "--server-cmd", command)
     assert code == 0, err
