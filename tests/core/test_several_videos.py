@@ -6,6 +6,7 @@ import torch
 
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.placeholders import layouts_of_videos, prune_sequence
+from evs_cli.core.releases import require_transformers
 from evs_cli.core.retention import Ranking
 from evs_cli.errors import UsageError
 
@@ -56,6 +57,7 @@ def positions_of(model, inputs):
 
 @pytest.mark.parametrize("q", [0.3, 0.7])
 def test_each_video_has_its_own_k_and_the_rest_of_the_prompt_stays(prompt, q):
+    require_transformers("5.18", "split the levels by video", "the model gives those of all videos as one tensor")
     model, inputs = prompt
     ids, video_id, image_id = inputs["input_ids"][0], model.config.video_token_id, model.config.image_token_id
     grids = token_grids(inputs)
