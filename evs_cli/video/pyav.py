@@ -6,6 +6,8 @@ are made. PyAV's functions have no signatures to ask, so the number of the relea
 
 from __future__ import annotations
 
+import functools
+
 
 def open_options() -> dict[str, str]:
     """Arguments of ``av.open`` with which a title that is not UTF-8 stops no file.
@@ -25,6 +27,7 @@ def one_thread() -> dict[str, int]:
     return {"threads": 1} if _major() >= 17 else {}
 
 
+@functools.cache  # asked once a picture
 def _major() -> int:
     import av
 
