@@ -258,16 +258,16 @@ def test_completion_loads_nothing_heavy(tmp_path, shell, words, expected):
 
 def test_completion_offers_only_names_that_the_program_knows():
     """The lists are written out so that completion needs no import; here they are held to what they copy."""
-    from evs_cli.cli import options
+    from evs_cli.cli.options import values
     from evs_cli.encoders.runtime import DTYPES
     from evs_cli.encoders.source import SHORT_NAMES
     from evs_cli.report.console import FORMATS
     from evs_cli.video.decoder import DECODERS
 
-    assert set(options._MODELS) <= set(SHORT_NAMES)
-    assert options._FORMATS == FORMATS
-    assert ("auto", *DTYPES) == options._DTYPES
-    assert options._DECODERS == DECODERS
+    assert set(values.MODELS) <= set(SHORT_NAMES)
+    assert values.FORMATS == FORMATS
+    assert ("auto", *DTYPES) == values.DTYPES
+    assert values.DECODERS == DECODERS
 
 
 def test_the_root_is_light_and_its_names_resolve(tmp_path):
