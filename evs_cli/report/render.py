@@ -18,16 +18,22 @@ if TYPE_CHECKING:
     from evs_cli.report.console import Sink
 
 
-def render_prune(outcomes: Iterable[Outcome[PruneResult]], sink: Sink, printed: Sequence[str] = ()) -> None:
+def render_prune(
+    outcomes: Iterable[Outcome[PruneResult]], sink: Sink, printed: Sequence[str] = (), *, num_videos: int
+) -> None:
     """Show each outcome as it comes, then raise if one of several videos failed.
+
+    Args:
+        outcomes: one a video and rate.
+        sink: where they are shown.
+        printed: parts that JSON has whole.
+        num_videos: how many videos there are.
 
     Raises:
         SomeVideosFailedError: after everything is shown, naming the videos that failed.
     """
     failed: list[str] = []
-    num_outcomes = 0
     for outcome in outcomes:
-        num_outcomes += 1
         result = outcome.result
         if result is None:
             assert outcome.error is not None
@@ -40,7 +46,7 @@ def render_prune(outcomes: Iterable[Outcome[PruneResult]], sink: Sink, printed: 
         if result.output_bytes is not None:
             sink.status(f"wrote {result.output} ({size_text(result.output_bytes)})")
     sink.finish()
-    raise_if_failed(failed, num_outcomes)
+    raise_if_failed(failed, num_videos)
 
 
 def _draw(video: str, result: PruneResult, record: dict[str, Any], sink: Sink) -> None:

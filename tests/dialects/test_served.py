@@ -155,13 +155,13 @@ def test_12b_v2_is_counted_and_not_run(served_checkpoint, evs):
 
 def test_the_default_rate_is_the_servers(tiny_model):
     folder = str(tiny_model("qwen3_vl"))
-    assert Session(make_request(model=folder, dialect="vllm")).pruning_rate(None) == (
+    assert Session(make_request(model=folder, dialect="vllm")).pruning_rates(None)[0] == (
         0.0,
         "vllm@0.33: no --video-pruning-rate",
     )
     command = "vllm serve X --video-pruning-rate 0.4"
-    assert Session(make_request(model=folder, server_cmd=command)).pruning_rate(None)[0] == 0.4
-    assert Session(make_request(model=folder, dialect="vllm")).pruning_rate(0.6) == (0.6, "as asked")
+    assert Session(make_request(model=folder, server_cmd=command)).pruning_rates(None)[0][0] == 0.4
+    assert Session(make_request(model=folder, dialect="vllm")).pruning_rates([0.6]) == ((0.6, "as asked"),)
 
 
 # ------------------------------------------------------------------------------------------ what a server sees

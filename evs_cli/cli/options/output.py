@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from evs_cli.cli.command import show_whole_help
 from evs_cli.cli.options.values import FORMATS, LEVELS, STORE_DTYPES, completed_from
 
 _OUTPUT = "Output"
@@ -15,7 +16,9 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="File to write, .pt or .safetensors; a folder for several videos. Default: print only.",
+        metavar="PATH",
+        help="File to write, .pt or .safetensors, or a folder. A folder takes {stem}.pt of each video; several "
+        "rates put -q0.5 behind the stem. Default: print only.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -24,7 +27,8 @@ EncodingOutput = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="File to write, .safetensors; a folder for several videos.",
+        metavar="PATH",
+        help="File to write, .safetensors, or a folder for several videos.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -32,7 +36,8 @@ StoreDtype = Annotated[
     str | None,
     typer.Option(
         "--store-dtype",
-        help="Dtype of the rows in the file: bfloat16, float16, int8 or fp8 (these two with a scale a row). The error "
+        metavar="DTYPE",
+        help="Dtype of the rows: bfloat16, float16, int8, fp8. The last two have a scale a row. The error "
         "is measured and told. Default: the embeddings' own, without any.",
         autocompletion=completed_from(*STORE_DTYPES),
         rich_help_panel=_OUTPUT,
@@ -42,6 +47,7 @@ Levels = Annotated[
     str,
     typer.Option(
         "--levels",
+        metavar="NAME",
         help="all, or main to leave further levels (DeepStack) out.",
         autocompletion=completed_from(*LEVELS),
         rich_help_panel=_OUTPUT,
@@ -49,14 +55,17 @@ Levels = Annotated[
 ]
 Plot = Annotated[
     str | None,
-    typer.Option("--plot", help="Draw the curves: .png, .svg or .pdf, with a .csv beside.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--plot",
+        metavar="FILE",
+        help="Draw the curves: .png, .svg or .pdf, with a .csv beside.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output that exists.", rich_help_panel=_OUTPUT)]
 DryRun = Annotated[
     bool,
-    typer.Option(
-        "--dry-run", help="Say what would be read, computed and written; load no weights.", rich_help_panel=_OUTPUT
-    ),
+    typer.Option("--dry-run", help="Only say what would be done. No weights are loaded.", rich_help_panel=_OUTPUT),
 ]
 Print = Annotated[
     str | None,
@@ -70,20 +79,36 @@ Print = Annotated[
 Format = Annotated[
     str,
     typer.Option(
-        "--format", help="table, json or csv.", autocompletion=completed_from(*FORMATS), rich_help_panel=_OUTPUT
+        "--format",
+        metavar="NAME",
+        help="table, json or csv.",
+        autocompletion=completed_from(*FORMATS),
+        rich_help_panel=_OUTPUT,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=_OUTPUT)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The result and errors alone.", rich_help_panel=_OUTPUT)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print the result and errors alone.", rich_help_panel=_OUTPUT)
+]
 Verbose = Annotated[
     int,
     typer.Option(
         "--verbose",
         "-v",
         count=True,
-        help="More about the run; twice for the libraries' own logs.",
+        help="Tell more about the run. Twice for the libraries' own logs.",
         rich_help_panel=_OUTPUT,
     ),
 ]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.", rich_help_panel=_OUTPUT)]
 Debug = Annotated[bool, typer.Option("--debug", envvar="EVS_DEBUG", help="Show tracebacks.", rich_help_panel=_OUTPUT)]
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        is_eager=True,
+        callback=show_whole_help,
+        help="Show all options and stop.",
+        rich_help_panel=_OUTPUT,
+    ),
+]

@@ -14,8 +14,9 @@ Device = Annotated[
     str,
     typer.Option(
         "--device",
+        metavar="NAME",
         envvar="EVS_DEVICE",
-        help="auto, cpu, cuda, cuda:1, mps or any torch device.",
+        help="auto, cpu, cuda, cuda:1, mps, or another of torch.",
         autocompletion=completed_from(*DEVICES),
         rich_help_panel=_RUNTIME,
     ),
@@ -24,6 +25,7 @@ Dtype = Annotated[
     str,
     typer.Option(
         "--dtype",
+        metavar="DTYPE",
         help="auto, float32, bfloat16 or float16. auto is float32 on the CPU, bfloat16 elsewhere.",
         autocompletion=completed_from(*DTYPES),
         rich_help_panel=_RUNTIME,
@@ -42,8 +44,8 @@ Cache = Annotated[
     bool,
     typer.Option(
         "--cache",
-        help="Keep the whole encoding in evs's cache, and take it from there the next time: no pixel is read then, and "
-        "no weights are loaded. At most 10 GB, or EVS_CACHE_SIZE (in GB); see `evs cache`.",
+        help="Keep the encoding, and take it from there next time. No pixel is read then, and no weights are loaded. "
+        "At most 10 GB, or EVS_CACHE_SIZE (in GB); see `evs cache`.",
         rich_help_panel=_RUNTIME,
     ),
 ]
@@ -57,5 +59,5 @@ Reuse = Annotated[
     ),
 ]
 Repeats = Annotated[
-    int, typer.Option("--repeats", help="Runs of each step that are counted.", rich_help_panel=_RUNTIME)
+    int, typer.Option("--repeats", metavar="N", help="Runs of each step that are counted.", rich_help_panel=_RUNTIME)
 ]

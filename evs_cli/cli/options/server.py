@@ -14,8 +14,9 @@ Dialect = Annotated[
     str | None,
     typer.Option(
         "--dialect",
-        help="Whose rules sample, resize and write the video: evs, hf, vllm@0.33, sglang@0.5.23; plan takes all. "
-        "Default: evs.",
+        metavar="SERVER",
+        help="Whose rules hold: evs, hf, vllm, sglang. They say how the video is sampled, resized, pruned and written. "
+        "A version is named as vllm@0.33; plan takes all. Default: evs.",
         autocompletion=completed_from(*DIALECTS),
         rich_help_panel=_SERVER,
     ),
@@ -24,7 +25,8 @@ ServerDialect = Annotated[
     str | None,
     typer.Option(
         "--dialect",
-        help="Whose rules the plan goes by: vllm@0.33, sglang@0.5.23, hf. Default: what the server says it is.",
+        metavar="SERVER",
+        help="Whose rules the plan goes by: vllm, sglang, hf. Default: what the server says it is.",
         autocompletion=completed_from(*DIALECTS[1:-1]),
         rich_help_panel=_SERVER,
     ),
@@ -33,7 +35,9 @@ ServerCmd = Annotated[
     str | None,
     typer.Option(
         "--server-cmd",
-        help="The server's whole command line, 'vllm serve ...', in place of the options below.",
+        metavar="LINE",
+        help="The server's command line, 'vllm serve ...'. In place of --dialect and the other options of a server. "
+        "Its numbers are read as it reads them.",
         rich_help_panel=_SERVER,
     ),
 ]
@@ -53,10 +57,12 @@ MmProcessConfig = Annotated[
     str | None, typer.Option("--mm-process-config", metavar="JSON", help="As SGLang takes it.", rich_help_panel=_SERVER)
 ]
 MaxNumBatchedTokens = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--max-num-batched-tokens",
-        help="As vLLM takes it: the least its encoder cache holds. Default: 8192, its own on an 80 GB GPU.",
+        metavar="TOKENS",
+        help="As vLLM takes it: the least its encoder cache holds. 8k is 8,192 here. Default: 8192, its own on an "
+        "80 GB GPU.",
         rich_help_panel=_SERVER,
     ),
 ]
@@ -64,7 +70,10 @@ ServerRate = Annotated[
     float | None,
     typer.Option(
         "--q",
-        help="The rate the server prunes at; also --video-pruning-rate. Default: the server's own.",
+        "--pruning-rate",
+        "--video-pruning-rate",
+        metavar="RATE",
+        help="The rate the server prunes at. Also --video-pruning-rate. Default: the server's own.",
         rich_help_panel=_SERVER,
     ),
 ]
@@ -77,13 +86,17 @@ Url = Annotated[
 ServedModel = Annotated[
     str | None,
     typer.Option(
-        "--served-model", help="The model's name at the server. Default: as it lists it.", rich_help_panel=_SERVER
+        "--served-model",
+        metavar="NAME",
+        help="The model's name at the server. Default: as it lists it.",
+        rich_help_panel=_SERVER,
     ),
 ]
 Endpoint = Annotated[
     str,
     typer.Option(
         "--endpoint",
+        metavar="NAME",
         help="auto, tokenize (ids, of vLLM) or usage (a number, of any server).",
         autocompletion=completed_from(*ENDPOINTS),
         rich_help_panel=_SERVER,
