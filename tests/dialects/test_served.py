@@ -7,7 +7,7 @@ from torchvision.transforms.v2 import functional as tvf
 from video_files import video
 
 import evs_cli
-from evs_cli.dialects import ALL, parse_dialect, parse_dialects
+from evs_cli.dialects import ALL, dialect_of_server, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions, ServerSource
 from evs_cli.dialects.served import ServedPlanner, TrueSource, source_notes
 from evs_cli.dialects.vllm_0_33_server import opencv_num_frames
@@ -227,7 +227,8 @@ def test_names_of_dialects():
     assert [dialect.name for dialect in ALL] == ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
     assert parse_dialects("all") == ALL
     assert parse_dialect("vllm@0.33.0").note is None
-    assert parse_dialect("vllm@0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"
+    assert dialect_of_server("vllm", "0.33.1") == parse_dialect("vllm")
+    assert dialect_of_server("vllm", "0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"
     for name in ("tgi", "evs@1", "", "all"):
         with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, vllm@0\.33, sglang@0\.5\.23 or all"):
             parse_dialect(name)
