@@ -15,7 +15,7 @@ import typer
 
 from evs_cli._version import __version__
 from evs_cli.cli import bench, cache, check, encode, export, fit, help, models, plan, prune, show, sweep
-from evs_cli.cli.command import EvsGroup, command_class, show_whole_help
+from evs_cli.cli.command import EvsGroup, HelpAll, command_class
 from evs_cli.errors import EvsError, UsageError
 from evs_cli.pipeline.memory import keep_freed_blocks
 from evs_cli.report import interrupt
@@ -41,18 +41,17 @@ app = typer.Typer(
 )
 _COMMANDS = {
     **{"prune": prune, "sweep": sweep, "encode": encode, "plan": plan, "fit": fit, "check": check, "export": export},
-    **{"show": show, "bench": bench, "models": models},
+    **{"show": show, "bench": bench, "models": models, "help": help},
 }
 for _name, _module in _COMMANDS.items():
     app.command(
         _name,
         cls=command_class(_module.EVERYDAY, _module.EXAMPLES),
-        no_args_is_help=_name not in ("bench", "models"),
+        no_args_is_help=_name not in ("bench", "models", "help"),
     )(_module.command)
 _GROUPS = {"cache": cache}
 for _name, _module in _GROUPS.items():
     app.add_typer(_module.commands, name=_name)
-app.command("help", cls=command_class((), help.EXAMPLES))(help.command)
 
 
 def _version(value: bool) -> None:
@@ -66,7 +65,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
-    help_all: Annotated[bool, typer.Option("--help-all", callback=show_whole_help, is_eager=True, hidden=True)] = False,
+    help_all: HelpAll = False,
 ) -> None:
     """Count, prune and export the video tokens of vision-language models with EVS (Efficient Video Sampling)."""
 

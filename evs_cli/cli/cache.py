@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from evs_cli.cli.command import EvsGroup, command_class, show_whole_help
+from evs_cli.cli.command import EvsGroup, HelpAll, command_class
 from evs_cli.cli.shared import with_output
 from evs_cli.report.console import Sink
 
@@ -17,9 +17,7 @@ commands = typer.Typer(cls=EvsGroup, help="See and remove the encodings that --c
 
 
 @commands.callback()
-def group(
-    help_all: Annotated[bool, typer.Option("--help-all", callback=show_whole_help, is_eager=True, hidden=True)] = False,
-) -> None:
+def group(help_all: HelpAll = False) -> None:
     """See and remove the encodings that --cache kept."""
 
 

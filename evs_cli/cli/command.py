@@ -6,7 +6,7 @@ Typer's parsing stays as it is; only its words and its help's look are replaced.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -81,3 +81,7 @@ def show_whole_help(ctx: typer.Context, value: bool) -> None:
         command: Any = ctx.command
         typer.echo(command.page(ctx.command_path, every=True))
         raise typer.Exit
+
+
+HelpAll = Annotated[bool, typer.Option("--help-all", callback=show_whole_help, is_eager=True, hidden=True)]
+"""Of groups and of commands whose help has one page."""

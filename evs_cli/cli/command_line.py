@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,7 +74,7 @@ def _given(words: list[str], options: Sequence[Option]) -> Iterator[Given]:
     while words:
         word = words.pop(0)
         if word == "--":
-            yield from map(Given, words)
+            yield from map(Given, [word, *words])
             return
         if not word.startswith("-") or word == "-":
             yield Given(word)
@@ -132,8 +133,8 @@ def _shown(given: Given) -> str:
 
 def _refuse_values_of_flags(given: Sequence[Given]) -> None:
     """Refuse ``--json true``, where no file is called ``true``, and ``--json=true``."""
-    for each, behind in zip(given, [*given[1:], None], strict=True):
-        if each.option is None or takes_value(each.option):
+    for each, behind in pairwise([*given, None]):
+        if each is None or each.option is None or takes_value(each.option):
             continue
         value = each.value
         if value is None and behind is not None and behind.option is None and _is_a_value(behind.text):

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from evs_cli.cli.command import HelpAll
 from evs_cli.cli.help_page import page_width
 from evs_cli.cli.topics import ALIASES, TOPICS, topic_page, topics_page
 from evs_cli.errors import UsageError
 
 EXAMPLES = ("evs help prune", "evs help knee", "evs help topics")
+EVERYDAY = ()
 
 
 def command(
@@ -20,6 +22,7 @@ def command(
         list[str] | None,
         typer.Argument(metavar="COMMAND|TOPIC", help="A command, or a word of the output: evs help topics lists them."),
     ] = None,
+    help_all: HelpAll = False,
 ) -> None:
     """Explain a command or a word of the output."""
     root: Any = ctx.parent
@@ -38,8 +41,9 @@ def _page(asked: str, root: Any, path: str) -> str:
         return str(root.page(path, every=False))
     if (found := _command(asked, root)) is not None:
         return str(found.page(f"{path} {asked}", every=False))
-    name = asked.lower().replace("_", " ")
-    name = ALIASES.get(name, ALIASES.get(name.replace("-", " "), name))
+    written = asked.lower().replace("_", " ")
+    names = (written, written.replace("-", " "))  # uniform-frames is a word, change-kept is two
+    name = next((ALIASES.get(name, name) for name in names if name in TOPICS or name in ALIASES), written)
     if name == "topics":
         return topics_page(page_width())
     if name not in TOPICS:

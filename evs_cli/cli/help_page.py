@@ -16,6 +16,7 @@ from evs_cli.cli.command_line import takes_value
 
 _MAX_WIDTH = 100  # longer lines are hard to read
 _NAME_COLUMNS = 26
+_CONTINUED = 9  # columns around a part of an example: its indent, a space, the backslash behind it
 _GENERAL = "Options"
 Entry = tuple[str, str]
 """A name and what is said of it."""
@@ -165,7 +166,7 @@ def _example(line: str, width: int) -> str:
         if words[place - 1].startswith("-") and not words[place].startswith("-"):
             words[place - 1 : place + 1] = [f"{words[place - 1]} {words[place]}"]
     for word in words:
-        if rows[-1] and len(rows[-1]) + len(word) + 5 > width:
+        if rows[-1] and len(rows[-1]) + len(word) + _CONTINUED > width:
             rows.append("")
         rows[-1] = f"{rows[-1]} {word}".strip()
     return " \\\n      ".join([f"  {rows[0]}", *rows[1:]])

@@ -142,7 +142,7 @@ TOPICS: dict[str, str] = {
         "Frames that equal the one before, bit for bit. They get its tokens and are not encoded again; --no-reuse "
         "encodes them all the same."
     ),
-    "cache": (
+    "encoding cache": (
         "With --cache, whole encodings are kept and taken from evs's cache: no pixel is read then, no weights are "
         "loaded. evs cache ls shows it, evs cache rm makes room; EVS_CACHE and EVS_CACHE_SIZE set its place and "
         "size."
@@ -189,6 +189,7 @@ ALIASES: dict[str, str] = {
         "keep": "kept",
         "kept tokens": "kept",
     },
+    **{"--cache": "encoding cache", "evs cache": "encoding cache", "cached": "encoding cache"},
     **{"empty": "empty frames", "none": "empty frames", "drift a frame": "drift", "quality": "coverage"},
     **{"frames of tokens": "frame", "sampled": "frames", "count": "grid", "size": "grid", "factors": "grid"},
     **{

@@ -40,7 +40,7 @@ def settle_outputs(
     outputs: list[Path | None]
     if output is None:
         outputs = [None] * len(videos)
-    elif len(videos) == 1 and not (rates and _is_folder(output)):
+    elif len(videos) == 1 and not (rates and _is_folder(output, suffixes)):
         outputs = [Path(output)]
     else:
         folder = Path(output)
@@ -65,9 +65,10 @@ def at_rate(path: Path, q: float) -> Path:
     return path.with_name(f"{path.stem}-q{q:.9g}{path.suffix}")  # rates are rounded to 1e-9, so that no two are one
 
 
-def _is_folder(output: str) -> bool:
+def _is_folder(output: str, suffixes: Sequence[str]) -> bool:
     """Whether ``-o`` names a folder: there is one, or the name ends as only a folder's does."""
-    return output.endswith("/") or Path(output).is_dir() or not Path(output).suffix
+    path = Path(output)
+    return path.suffix not in suffixes and (output.endswith("/") or path.is_dir() or not path.suffix)
 
 
 def _refuse_clashes(videos: Sequence[str], outputs: Sequence[Path | None]) -> None:

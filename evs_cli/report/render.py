@@ -53,7 +53,7 @@ def _draw(video: str, result: PruneResult, record: dict[str, Any], sink: Sink) -
     title = f"{video}  ({result.model})"
     output = None if result.output is None else str(result.output)
     if result.pruned is not None:
-        sink.result(tables.pruned_summary(title, result.pruned, record, q_source=result.q_source))
+        sink.result(tables.pruned_summary(title, result.pruned, record, sink.signs, q_source=result.q_source))
     elif isinstance(result.plan, StoredPlan):
         sink.result(tables.stored_summary(title, result.plan, result.q, output, is_at_most=result.is_at_most))
     elif result.plan is not None:
@@ -77,7 +77,7 @@ def render_show(path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[st
     sink.show(
         [record],
         records.frame_rows(video, pruned),
-        lambda: sink.result(tables.pruned_summary(title, pruned, record)),
+        lambda: sink.result(tables.pruned_summary(title, pruned, record, sink.signs)),
     )
     sink.finish()
 

@@ -202,7 +202,13 @@ def test_terminals_are_known_to_the_upper_layers_alone():
         ("--help",),
         ("-h",),
         ("--version",),
+        ("-V",),
         ("prune", "--help"),
+        ("prune", "--help-all"),
+        ("help",),
+        ("help", "prune"),
+        ("help", "knee"),
+        ("help", "topics"),
         ("sweep", "--help"),
         ("encode", "--help"),
         ("bench", "--help"),
@@ -226,7 +232,13 @@ def test_quick_commands_load_nothing_heavy(tmp_path, arguments):
 
 
 def test_a_refused_command_line_loads_nothing_heavy(tmp_path):
-    for arguments in (("prun",), ("prune", "x.mp4", "--q", "1.5"), ("prune", "x.mp4", "--print", "all")):
+    for arguments in (
+        ("prun",),
+        ("prune", "x.mp4", "--q", "1.5"),
+        ("prune", "x.mp4", "--print", "all"),
+        ("prune", "x.mp4", "-q", "0.9"),
+        ("help", "nothing"),
+    ):
         done, loaded = run_evs(tmp_path, *arguments)
         assert done.returncode == 2
         assert not loaded & set(HEAVY), arguments
