@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -70,6 +71,12 @@ def root(
     """Count, prune and export the video tokens of vision-language models with EVS (Efficient Video Sampling)."""
 
 
+@functools.cache
+def _program() -> Any:
+    """The parser of the whole command line, which takes a tenth of a second to build."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code.
 
@@ -77,7 +84,7 @@ def _run(arguments: list[str]) -> int:
         EvsError: what a user can mend, a line that cannot be parsed among it.
     """
     try:
-        return int(typer.main.get_command(app).main(args=arguments, prog_name="evs", standalone_mode=False) or 0)
+        return int(_program().main(args=arguments, prog_name="evs", standalone_mode=False) or 0)
     except Exception as error:
         # Typer's own errors of parsing, whose class is not public.
         if not hasattr(error, "format_message"):
