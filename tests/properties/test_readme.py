@@ -12,7 +12,8 @@ from evs_cli.core.pruned_video import PrunedVideo
 from evs_cli.encoders.registry import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = (ROOT / "README.md", *sorted((ROOT / "samples" / "guides").glob("*.md")))
+README = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 OUTPUTS = dict(re.findall(r"<!-- output: (evs [^>]*) -->\n```text\n(.*?)```", README, re.DOTALL))
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -118,7 +119,8 @@ def test_every_command_and_family_and_field_is_named():
 
 
 def test_what_it_points_at_is_there():
-    for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):
-        assert (ROOT / path).is_file(), path
+    for page in PAGES:
+        for path in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / path).is_file(), path
     for path in re.findall(r"`((?:tests|evs_cli|samples)/[\w./]+\.\w+)`", README):
         assert (ROOT / path).is_file(), path
