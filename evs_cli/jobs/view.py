@@ -118,8 +118,6 @@ def _view_video(request: ViewRequest, progress: Progress, source: VideoSource, _
             q, _source = video.rate
             run = run_of_clip(
                 video.encode(with_rows=False),
-                session.model,
-                model_name=session.model,
                 q=q,
                 rule=request.rule or RetentionRule(),
                 model=video.model,
@@ -172,7 +170,6 @@ def _run_of_file(file: str, request: ViewRequest, model: VideoEncoder | None) ->
         return run_of_clip(
             encoding.video,
             file,
-            model_name=encoding.model.source.name,
             q=DEFAULT_PRUNING_RATE if q is None else q,
             rule=request.rule or RetentionRule(),
             model=encoding.model,

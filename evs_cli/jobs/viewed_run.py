@@ -168,7 +168,7 @@ def run_of_artifact(
     region, notes = _region(pruned.provenance, label)
     return ViewedRun(
         label=label,
-        model=str(pruned.provenance.get("model", {}).get("id", "a model without a name")),
+        model=_model_name(pruned.provenance),
         ranking=ranking,
         rule=rule,
         q=q,
@@ -186,9 +186,8 @@ def run_of_artifact(
 
 def run_of_clip(
     clip: EncodedClip,
-    label: str,
+    label: str | None = None,
     *,
-    model_name: str,
     q: float,
     rule: RetentionRule,
     model: CostedModel | None = None,
@@ -196,14 +195,16 @@ def run_of_clip(
 ) -> ViewedRun:
     """The run of a video that was encoded, or of a file of ``evs encode``; arguments as for ``run_of_artifact``.
 
+    A run without a label is called by its model.
+
     Raises:
         ArtifactError: a record of the pixels that is none.
     """
     plan = clip.actual
-    region, notes = _region(clip.provenance, label)
+    region, notes = _region(clip.provenance, label or "the encoding")
     return ViewedRun(
-        label=label,
-        model=model_name,
+        label=label or _model_name(clip.provenance),
+        model=_model_name(clip.provenance),
         ranking=clip.ranking,
         rule=rule,
         q=q,
@@ -217,6 +218,11 @@ def run_of_clip(
         retention=rule.retain(clip.ranking, q),
         notes=notes,
     )
+
+
+def _model_name(provenance: Mapping[str, Any]) -> str:
+    """Without folders, as it is recorded: a page is handed on, and paths are nobody's business."""
+    return str(provenance.get("model", {}).get("id", "a model without a name"))
 
 
 def _region(provenance: Mapping[str, Any], label: str) -> tuple[PixelRegion, tuple[str, ...]]:

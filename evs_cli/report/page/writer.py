@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_PAGE_BYTES = 5_000_000
 """Size a page is kept below, as far as smaller pictures can keep it there."""
 _LEAST_JPEG_BYTES = 4_000
+_LEAST_ROWS = 224  # of a model that sees less, a person still wants to see what is in the frame
 _BASE64 = 4 / 3
 _SCRIPTS = ("masks.js", "painting.js", "timeline.js", "page.js")
 
@@ -61,7 +62,7 @@ class PageWriter:
     def add(self, frame_index: int, picture: Picture) -> None:
         """See ``PictureWriter``."""
         run = self._view.runs[0]
-        rows = run.frame_size[0] / (run.pixel_region.bottom - run.pixel_region.top)
+        rows = max(run.frame_size[0], _LEAST_ROWS) / (run.pixel_region.bottom - run.pixel_region.top)
         size = fitted_size(picture.shape[:2], rows)
         self._jpegs[frame_index] = jpeg_text(picture, size, self._jpeg_bytes)
 

@@ -10,6 +10,7 @@ const percent = (share) => `${(100 * share).toFixed(1)}%`;
 const secondsText = (seconds) => `${seconds.toFixed(seconds < 100 ? 2 : 1)} s`;
 const rateText = (q) => String(Math.round(q * 1e6) / 1e6);
 const bytesText = (bytes) => {
+  if (bytes < 2 ** 10) return `${whole(bytes)} B`;
   const [unit, size] = bytes >= 2 ** 30 ? ['GiB', 2 ** 30] : bytes >= 2 ** 20 ? ['MiB', 2 ** 20] : ['KiB', 2 ** 10];
   return `${(bytes / size).toFixed(bytes / size < 10 ? 2 : 1)} ${unit}`;
 };
@@ -130,7 +131,7 @@ const watcher = new IntersectionObserver((entries) => {
     const place = Number(target.dataset.place);
     if (isIntersecting) { visible.add(place); paintSmall(place); } else visible.delete(place);
   }
-}, { rootMargin: '100px' });
+}, { rootMargin: '400px' });
 const cards = main.shown.map((frame, place) => {
   const card = make('button', undefined, { type: 'button', onclick: () => select(place) });
   const canvas = make('canvas'), line = make('p', undefined, { className: 'time' }), count = make('span');
@@ -213,7 +214,11 @@ function drawComparison() {
 
 function drawLegend() {
   const [top, left, bottom, right] = main.region, parts = [];
-  const entry = (kind, text) => parts.push(make('span', undefined, { className: `swatch ${kind}` }), text);
+  const entry = (kind, text) => {
+    const item = make('span', undefined, { className: 'entry' });
+    item.append(make('span', undefined, { className: `swatch ${kind}` }), text);
+    parts.push(item);
+  };
   if (state.isHeat) entry('heat', `dissimilarity, 0 to ${heatTop.toPrecision(2)} and more; frame 0 has none`);
   else if (state.isDifference && keptB !== null && canDiffer()) {
     entry('clear', 'kept by both'); entry('only-a', 'only by A'); entry('only-b', 'only by B'); entry('dim', 'dropped by both');
@@ -358,4 +363,4 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', scheduleAl
 window.addEventListener('beforeprint', () => { cards.forEach((_, place) => visible.add(place)); redraw(); });
 
 setRate(state.q);
-select(0);
+select(cards.length > 1 ? 1 : 0); // the first frame is always whole, and shows nothing of the rule
