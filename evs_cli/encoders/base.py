@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from evs_cli.core.counts import compute_retained_tokens_count
+from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion
 from evs_cli.core.placeholders import SequenceLayout
-from evs_cli.encoders.pixel_region import WHOLE_FRAME, PixelRegion
 from evs_cli.encoders.source import ModelSource
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError

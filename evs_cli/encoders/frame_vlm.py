@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from evs_cli.core.pixel_region import PixelRegion, cropped_region
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, require_same_count, seconds
 from evs_cli.encoders.loading import loading_errors, on_device, quiet_transformers
-from evs_cli.encoders.pixel_region import PixelRegion, cropped_region
 from evs_cli.encoders.vlm import VisionLanguageEncoder, true_times
 
 if TYPE_CHECKING:

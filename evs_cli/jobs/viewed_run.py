@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from evs_cli.core.methods import RetentionRule
+from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion, recorded_region
 from evs_cli.core.retention import NOISE_DISSIMILARITY, Ranking, Retention
 from evs_cli.cost.language_model import read_language_model
 from evs_cli.cost.report import kv_bytes_by_window
-from evs_cli.encoders.pixel_region import WHOLE_FRAME, PixelRegion, recorded_region
 from evs_cli.errors import ArtifactError, ModelError, UsageError
 from evs_cli.jobs.budget import model_context_limit
 from evs_cli.jobs.sweep import knee_of
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _KNEE_RATES = [round(0.1 * step, 1) for step in range(10)]
 """The rates of a sweep that was asked for none, so that a page and ``evs sweep`` name the same knee."""
+
+
+NEVER_KEPT = np.uint32(0xFFFFFFFF)
+"""A rank that no count reaches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +125,31 @@ class ViewedRun:
         rank = torch.empty_like(order)
         rank[order] = torch.arange(len(order))
         return rank.view(self.ranking.dissimilarity.shape)
+
+    def rank_numbers(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """(T, h, w) uint32 ranks; a token below the floor of ``min_dissimilarity`` has ``NEVER_KEPT``."""
+        ranks = self.rank.numpy().astype(np.uint32)
+        if self.rule.min_dissimilarity is None:
+            return ranks
+        is_below = self.ranking.dissimilarity.double().numpy() < self.rule.min_dissimilarity
+        return np.where(is_below, NEVER_KEPT, ranks)
+
+    def random_rank_numbers(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """(T, h, w) uint32 ranks of the method ``random`` with the rule's seed."""
+        scores = RetentionRule("random", seed=self.rule.seed).own_scores(self.token_grid_thw)
+        assert scores is not None  # random ranks by scores of its own
+        return Ranking(scores).rank.numpy().astype(np.uint32)
+
+    def score_numbers(self) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """(T, h, w) float32 dissimilarities; NaN in frame 0, whose 255 means that it has none."""
+        scores = self.ranking.dissimilarity.float().numpy().copy()
+        scores[0] = np.nan
+        return scores
+
+    def mean_scores(self) -> list[float]:
+        """(T,) mean dissimilarity of each frame; that of frame 0 means nothing."""
+        means: list[float] = self.ranking.dissimilarity.double().mean(dim=(1, 2)).tolist()
+        return means
 
     @cached_property
     def knee(self) -> float | None:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from evs_cli.core.methods import RetentionRule
+from evs_cli.core.pixel_region import WHOLE_FRAME
 from evs_cli.core.retention import Ranking
-from evs_cli.encoders.pixel_region import WHOLE_FRAME
 from evs_cli.jobs.view import View
 from evs_cli.jobs.viewed_run import SequenceCost, ViewedRun
 

@@ -1,6 +1,7 @@
 """The report page in a real browser: its masks are the library's, cell by cell, and it asks for nothing.
 
-Chromium is Debian's package; without it these tests are skipped, unless ``EVS_TEST_CHROMIUM`` says that it must be there.
+Chromium is Debian's package; without it these tests are skipped, unless ``EVS_TEST_CHROMIUM`` says that it must be
+there.
 """
 
 import os
@@ -12,7 +13,7 @@ from video_files import write_video
 from views_made import make_run, make_view
 
 from evs_cli.core.methods import METHODS, RetentionRule
-from evs_cli.encoders.pixel_region import PixelRegion
+from evs_cli.core.pixel_region import PixelRegion
 from evs_cli.jobs.source_frames import SourceFrames
 from evs_cli.jobs.viewed_run import SequenceCost
 from evs_cli.report.page.writer import MAX_PAGE_BYTES, PageWriter
@@ -27,8 +28,10 @@ READ_CELLS = """
   const canvas = document.querySelector(selector), context = canvas.getContext('2d');
   const cells = [];
   for (let row = 0; row < height; row++) for (let column = 0; column < width; column++) {
-    const x = box[1] + (box[3] - box[1]) * (column + 0.5) / width, y = box[0] + (box[2] - box[0]) * (row + 0.5) / height;
-    cells.push([...context.getImageData(Math.floor(x * canvas.width), Math.floor(y * canvas.height), 1, 1).data.slice(0, 3)]);
+    const x = box[1] + (box[3] - box[1]) * (column + 0.5) / width;
+    const y = box[0] + (box[2] - box[0]) * (row + 0.5) / height;
+    const pixel = context.getImageData(Math.floor(x * canvas.width), Math.floor(y * canvas.height), 1, 1);
+    cells.push([...pixel.data.slice(0, 3)]);
   }
   return cells;
 }
@@ -293,8 +296,9 @@ def test_dark_and_light_are_heeded(opened):
 def test_every_control_has_a_name(opened):
     page = opened(make_view(make_run(), make_run(label="other.pt")))
     nameless = page.evaluate(
-        """() => [...document.querySelectorAll('button, input, select')].filter((each) => !(
-             each.textContent.trim() || each.getAttribute('aria-label') || each.labels?.length)).map((each) => each.id)"""
+        """() => [...document.querySelectorAll('button, input, select')]
+             .filter((each) => !(each.textContent.trim() || each.ariaLabel || each.labels?.length))
+             .map((each) => each.id)"""
     )
     assert nameless == []
 

@@ -13,10 +13,10 @@ import torch
 
 from evs_cli.core.dissimilarity import FIRST_FRAME_DISSIMILARITY
 from evs_cli.core.dtypes import dtype_name
+from evs_cli.core.pixel_region import WHOLE_FRAME, recorded_region
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.base import EncodePlan
-from evs_cli.encoders.pixel_region import WHOLE_FRAME, recorded_region
 from evs_cli.errors import UsageError
 from evs_cli.files import record_checks as r
 from evs_cli.files.encoding.container import TensorEntry

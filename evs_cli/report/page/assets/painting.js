@@ -20,12 +20,13 @@ function aspectOf(region, sourceSize) {
   return ((box.bottom - box.top) * sourceSize[0]) / ((box.right - box.left) * sourceSize[1]);
 }
 
-// A canvas of one pixel a cell; `colour(i)` is [r, g, b, a] of a cell, or null.
+// A canvas of one pixel a cell; `colour(i)` is [r, g, b, a] of a cell, or null. The next call for the same grid takes
+// the same canvas: it is drawn at once, and a new one for every frame and step would cost more than the drawing.
+const cellCanvases = new Map();
 function cellCanvas(height, width, colour) {
-  const canvas = document.createElement('canvas');
-  canvas.width = width;
-  canvas.height = height;
-  const context = canvas.getContext('2d'), image = context.createImageData(width, height);
+  const key = `${height}x${width}`;
+  if (!cellCanvases.has(key)) cellCanvases.set(key, Object.assign(document.createElement('canvas'), { width, height }));
+  const canvas = cellCanvases.get(key), context = canvas.getContext('2d'), image = context.createImageData(width, height);
   for (let i = 0; i < height * width; i++) {
     const rgba = colour(i);
     if (rgba) image.data.set(rgba, 4 * i);

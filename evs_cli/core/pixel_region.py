@@ -74,7 +74,7 @@ def cropped_region(
 
     Args:
         resized: (height, width) in pixels after resizing the whole frame.
-        crop: (height, width) that is cut out of the middle; a longer side than the frame's is padded. None cuts nothing.
+        crop: (height, width) that is cut out of the middle; a side longer than the frame's is padded. None cuts none.
         covered: (height, width) from the top left on that the tokens are made of: patches leave out the last
             pixels where the side is no multiple of theirs. None is all of it.
     """

@@ -6,8 +6,8 @@ import torch
 from tiny_frame_models import frame_family
 from tiny_models import make_clip
 
+from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion, cropped_region
 from evs_cli.encoders.base import EncodeOptions
-from evs_cli.encoders.pixel_region import WHOLE_FRAME, PixelRegion, cropped_region
 from evs_cli.errors import UsageError
 
 FRAME_FAMILIES = ["internvl", "smolvlm", "llava_onevision", "llava_next_video", "video_llava"]
