@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from evs_cli._version import __version__
-from evs_cli.cli import bench, cache, check, encode, export, fit, models, plan, prune, show, sweep
+from evs_cli.cli import bench, cache, check, encode, export, fit, models, plan, prune, show, sweep, view
 from evs_cli.errors import EvsError
 from evs_cli.pipeline.memory import keep_freed_blocks
 from evs_cli.report import interrupt
@@ -35,7 +35,7 @@ app = typer.Typer(
 )
 _COMMANDS = {
     **{"prune": prune, "sweep": sweep, "encode": encode, "plan": plan, "fit": fit, "check": check, "export": export},
-    **{"show": show, "bench": bench, "models": models},
+    **{"show": show, "view": view, "bench": bench, "models": models},
 }
 for _name, _module in _COMMANDS.items():
     app.command(

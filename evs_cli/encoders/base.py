@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evs_cli.core.counts import compute_retained_tokens_count
+from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders.source import ModelSource
 from evs_cli.encoders.weights import WeightsRead
@@ -117,6 +118,8 @@ class EncodePlan:
     """(L,) int64 modality of each unpruned id (0 text, 2 video), for families whose positions depend on it."""
     loader_size: tuple[int, int] | None = None
     """(height, width) in pixels a server's loader resizes frames to before the processor does; None where none does."""
+    pixel_region: PixelRegion = WHOLE_FRAME
+    """The part of each frame, as shown, over which the token grid lies evenly."""
     modality: str = "video"
     """Key of these features in the model's ``mm_encoder_outputs``: ``image`` where a video goes in as images, or
     ``NO_MODALITY``."""

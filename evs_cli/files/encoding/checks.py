@@ -13,6 +13,7 @@ import torch
 
 from evs_cli.core.dissimilarity import FIRST_FRAME_DISSIMILARITY
 from evs_cli.core.dtypes import dtype_name
+from evs_cli.core.pixel_region import WHOLE_FRAME, recorded_region
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.base import EncodePlan
@@ -186,6 +187,10 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
         "the placeholders of input_ids are not those of the tokens",
     )
     own = tensors.get("own_dissimilarity")
+    try:
+        region = recorded_region(record["provenance"]) or WHOLE_FRAME
+    except UsageError as error:
+        raise Fault(error.message.rstrip(".").removeprefix("Invalid ")) from error
     plan = EncodePlan(
         frame_size=tuple(record["frame_size"]),
         token_grid_thw=grid,
@@ -195,6 +200,7 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
         layout=layout,
         pts_seconds=tensors["pts_seconds"].numpy(),
         prompt_seconds=tensors["prompt_seconds"].numpy(),
+        pixel_region=region,
         modality=record["modality"],
         features_are_batched=record["features_are_batched"],
         token_inputs={
