@@ -58,9 +58,9 @@ def prune_video(
     if output is not None:
         artifact.check_output_path(Path(output), overwrite=overwrite)
     asked = make_request(**request)
-    inputs = open_inputs([video], asked, q, SilentProgress(), open_cache() if cache else None)
+    inputs = open_inputs([video], asked, None if q is None else [q], SilentProgress(), open_cache() if cache else None)
     with inputs.opened(video) as each:
-        pruned, _ = each.prune(Timings())
+        pruned, _ = each.prune(each.rates[0][0], Timings())
     if output is not None:
         artifact.save(pruned, output, overwrite=overwrite)
     return pruned

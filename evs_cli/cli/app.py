@@ -4,46 +4,55 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from evs_cli._version import __version__
-from evs_cli.cli import bench, cache, check, encode, export, fit, models, plan, prune, show, sweep, view
-from evs_cli.errors import EvsError
+from evs_cli.cli import bench, cache, check, encode, export, fit, help, models, plan, prune, show, sweep, view
+from evs_cli.cli.command import EvsGroup, HelpAll, command_class
+from evs_cli.errors import EvsError, UsageError
 from evs_cli.pipeline.memory import keep_freed_blocks
 from evs_cli.report import interrupt
 from evs_cli.report.console import OutputStyle, Sink
 
-_EPILOG = (
+_EXIT_CODES = (
     "Exit codes: 0 ok, 1 failed (one of several videos, or unexpected), 2 usage, 3 video, 4 model, "
     "5 artifact or output exists, 6 does not fit or differs from the plan, 130 interrupted."
 )
+_MORE = "Options of a command: evs COMMAND --help. Words of the output: evs help topics."
+
+
+class _Root(EvsGroup):
+    closing = (_EXIT_CODES, _MORE)
+
 
 app = typer.Typer(
     name="evs",
+    cls=_Root,
     help="Count, prune and export the video tokens of vision-language models with EVS (Efficient Video Sampling).",
-    epilog=_EPILOG,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = {
     **{"prune": prune, "sweep": sweep, "encode": encode, "plan": plan, "fit": fit, "check": check, "export": export},
-    **{"show": show, "view": view, "bench": bench, "models": models},
+    **{"show": show, "view": view, "bench": bench, "models": models, "help": help},
 }
 for _name, _module in _COMMANDS.items():
     app.command(
-        _name, no_args_is_help=_name not in ("bench", "models"), epilog="\n\n".join(("Examples:", *_module.EXAMPLES))
+        _name,
+        cls=command_class(_module.EVERYDAY, _module.EXAMPLES),
+        no_args_is_help=_name not in ("bench", "models", "help"),
     )(_module.command)
 _GROUPS = {"cache": cache}
 for _name, _module in _GROUPS.items():
-    app.add_typer(_module.commands, name=_name, epilog="\n\n".join(("Examples:", *_module.EXAMPLES)))
+    app.add_typer(_module.commands, name=_name)
 
 
 def _version(value: bool) -> None:
@@ -55,10 +64,35 @@ def _version(value: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    help_all: HelpAll = False,
 ) -> None:
     """Count, prune and export the video tokens of vision-language models with EVS (Efficient Video Sampling)."""
+
+
+@functools.cache
+def _program() -> Any:
+    """The parser of the whole command line, which takes a tenth of a second to build."""
+    return typer.main.get_command(app)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a command line; returns the exit code.
+
+    Raises:
+        EvsError: what a user can mend, a line that cannot be parsed among it.
+    """
+    try:
+        return int(_program().main(args=arguments, prog_name="evs", standalone_mode=False) or 0)
+    except Exception as error:
+        # Typer's own errors of parsing, whose class is not public.
+        if not hasattr(error, "format_message"):
+            raise
+        context = getattr(error, "ctx", None)
+        raise UsageError(
+            error.format_message(), hint=None if context is None else f"{context.command_path} --help"
+        ) from error
 
 
 def _interrupted(sink: Sink) -> int:
@@ -84,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             with warnings.catch_warnings():
-                app(args=arguments, prog_name="evs")
+                code = _run(arguments)
         except Exception:
             interrupt.raise_if_asked()  # what it broke on its way is no error of its own
             raise
@@ -117,4 +151,4 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"versions: {versions_behind(error)}.",
         )
         return 1
-    return 0
+    return _interrupted(sink) if code == 130 else code

@@ -11,6 +11,7 @@ EXAMPLES = (
     "evs bench samples/pan.mp4 --num-frames 8",
     "evs bench --num-frames 8 --repeats 1 --json",
 )
+EVERYDAY = ("--repeats", "--model", "--fps", "--num-frames", "--device", "--dtype", "--batch-frames", "--json")
 
 
 @with_output("bench")
@@ -21,11 +22,12 @@ def command(
     video: o.OptionalVideo = None,
     repeats: o.Repeats = 3,
 ) -> None:
-    """Measure, on this machine, how fast each step runs: decode, preprocess, encode, mask, and all of them together.
+    """Measure how fast each step runs on this machine.
 
-    All of it is local: nothing is sent anywhere. Each step runs once to warm up and then --repeats times; medians are
-    shown. The mask stands beside the plain formula on the same embeddings. "encoder busy" is the share of a pass, once
-    it is planned, in which the encoder worked and did not wait for frames.
+    The steps are decode, preprocess, encode, mask, and all of them together. All of it is local: nothing is
+    sent anywhere. Each step runs once to warm up and then --repeats times; medians are shown. The mask stands
+    beside the plain formula on the same embeddings. "encoder busy" is the share of a pass, once it is planned,
+    in which the encoder worked and did not wait for frames.
     """
     with sink.progress() as progress:
         progress.stage("load libraries")

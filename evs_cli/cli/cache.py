@@ -6,18 +6,22 @@ from typing import Annotated
 
 import typer
 
+from evs_cli.cli.command import EvsGroup, HelpAll, command_class
 from evs_cli.cli.shared import with_output
 from evs_cli.report.console import Sink
 
 EXAMPLES = ("evs cache ls", "evs cache ls --json", "evs cache rm --all")
 
-commands = typer.Typer(
-    help="See and remove the encodings that `--cache` of `evs prune`, `evs sweep` and `evs encode` kept.",
-    no_args_is_help=True,
-)
+
+commands = typer.Typer(cls=EvsGroup, help="See and remove the encodings that --cache kept.")
 
 
-@commands.command("ls")
+@commands.callback()
+def group(help_all: HelpAll = False) -> None:
+    """See and remove the encodings that --cache kept."""
+
+
+@commands.command("ls", cls=command_class(("--format", "--json"), EXAMPLES[:2]))
 @with_output("cache ls")
 def ls(sink: Sink) -> None:
     """List the cache's entries, the last used first.
@@ -31,7 +35,7 @@ def ls(sink: Sink) -> None:
     render_cache(open_cache(), sink)
 
 
-@commands.command("rm", no_args_is_help=True)
+@commands.command("rm", no_args_is_help=True, cls=command_class(("--all", "--json"), EXAMPLES[2:]))
 @with_output("cache rm")
 def rm(
     sink: Sink,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output, with_served
-from evs_cli.cli.values import one_of
+from evs_cli.cli.values import token_count
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs check samples/crossing.mp4 --url http://localhost:8000 --model qwen3-vl-8b",
     "evs check samples/crossing.mp4 --url http://localhost:8000 --model qwen3-vl-8b --fps 1 --json",
+)
+EVERYDAY = (
+    *("--url", "--model", "--served-model", "--dialect", "--q", "--fps", "--num-frames", "--prompt"),
+    *("--as-url", "--api-key", "--timeout", "--json"),
 )
 
 
@@ -27,14 +31,13 @@ def command(
     timeout: o.Timeout = 300.0,
     as_url: o.AsUrl = None,
     q: o.ServerRate = None,
-    q_alias: o.RateAlias = None,
     context: o.Context = None,
-    context_alias: o.ContextAlias = None,
 ) -> None:
-    """Ask a running server how many tokens a video is, and compare with the plan, kind by kind.
+    """Compare a running server's count of tokens with the plan.
 
-    The clip is posted to /tokenize, which tells the ids (vLLM), else sent as a chat of one token, whose usage tells
-    their number. Without --model and --dialect the server is asked what it is. Exit code 6 where they differ.
+    The server is asked how many tokens a video is, kind by kind. The clip is posted to /tokenize, which tells
+    the ids (vLLM), else sent as a chat of one token, whose usage tells their number. Without --model and
+    --dialect the server is asked what it is. Exit code 6 where they differ.
     """
     with sink.progress() as progress:
         progress.stage("ask the server")
@@ -50,6 +53,6 @@ def command(
             timeout_seconds=timeout,
             as_url=as_url,
         )
-        rate, limit = one_of("--q", q, q_alias), one_of("--context", context, context_alias)
-        plan: RequestKeywords = {**request, "video_pruning_rate": rate, "max_model_len": limit}
+        limit = token_count("--context", context)
+        plan: RequestKeywords = {**request, "video_pruning_rate": q, "max_model_len": limit}
         render_check(video, check_video(check, **plan), sink)

@@ -13,6 +13,10 @@ EXAMPLES = (
     "evs encode samples/crossing.mp4 -o crossing.safetensors",
     "evs encode samples/pan.mp4 samples/cuts.mp4 --fps 1 --store-dtype int8 -o encodings/",
 )
+EVERYDAY = (
+    *("--output", "--model", "--fps", "--num-frames", "--prompt", "--store-dtype", "--device"),
+    *("--cache", "--force", "--dry-run", "--json", "--quiet", "--verbose"),
+)
 
 
 @with_output("encode")
@@ -28,7 +32,7 @@ def command(
     dry_run: o.DryRun = False,
     cache: o.Cache = False,
 ) -> None:
-    """Encode videos once and keep every token, so that any pruning rate is a read.
+    """Keep every token once, so that any pruning rate is a read.
 
     Rows are stored in rank order: what a rate keeps stands at the front. `evs prune`, `evs sweep` and `evs show` take
     the file in place of the video, and need neither model nor pixels. Memory does not grow with the video, but the

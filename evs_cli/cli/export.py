@@ -8,7 +8,7 @@ import typer
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_output, with_source
-from evs_cli.cli.values import one_of
+from evs_cli.cli.values import token_count
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
@@ -16,26 +16,36 @@ EXAMPLES = (
     "evs export samples/crossing.mp4 --to vllm-frames --model qwen3-vl-8b -o crossing.json",
     "evs export samples/pan.mp4 --to vllm-frames --model qwen2.5-vl-7b --dialect vllm -o pan.json --curl",
 )
+EVERYDAY = (
+    *("--to", "--output", "--model", "--fps", "--num-frames", "--prompt", "--q", "--dialect"),
+    *("--curl", "--send", "--api-key", "--force", "--json"),
+)
 
 _FRAMES, _OUTPUT, _SERVER = "Frames", "Output", "Server"
-_To = Annotated[str, typer.Option("--to", help="vllm-frames: JPEGs in the body of a chat completion.")]
+_To = Annotated[str, typer.Option("--to", metavar="NAME", help="vllm-frames: JPEGs in the body of a chat completion.")]
 _File = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE.json", help="File to write.", rich_help_panel=_OUTPUT)
+    str | None, typer.Option("--output", "-o", metavar="PATH", help="File to write, .json.", rich_help_panel=_OUTPUT)
 ]
 _Curl = Annotated[bool, typer.Option("--curl", help="Print the line that posts it.", rich_help_panel=_OUTPUT)]
 _At = Annotated[
     str,
     typer.Option(
         "--at",
+        metavar="NAME",
         help="Size of the frames sent: planned, or source for the server to resize.",
         rich_help_panel=_FRAMES,
     ),
 ]
-_JpegQuality = Annotated[int, typer.Option("--quality", help="Of the JPEGs, 1 to 100.", rich_help_panel=_FRAMES)]
+_JpegQuality = Annotated[
+    int, typer.Option("--quality", metavar="N", help="Of the JPEGs, 1 to 100.", rich_help_panel=_FRAMES)
+]
 _ServerRate = Annotated[
     float | None,
     typer.Option(
         "--q",
+        "--pruning-rate",
+        "--video-pruning-rate",
+        metavar="RATE",
         help="The server's --video-pruning-rate, to count what it keeps. Default: that of --server-cmd, else 0.",
         rich_help_panel=_SERVER,
     ),
@@ -44,6 +54,7 @@ _ServedModel = Annotated[
     str | None,
     typer.Option(
         "--served-model",
+        metavar="NAME",
         help="The model's name in the request. Default: its folder or hub id.",
         rich_help_panel=_SERVER,
     ),
@@ -69,8 +80,7 @@ def command(
     at: _At = "planned",
     quality: _JpegQuality = 95,
     q: _ServerRate = None,
-    q_alias: o.RateAlias = None,
-    reserve: o.Reserve = 0,
+    reserve: o.Reserve = "0",
     served_model: _ServedModel = None,
     send: _Send = None,
     api_key: o.ApiKey = None,
@@ -79,9 +89,9 @@ def command(
     force: o.Force = False,
     curl: _Curl = False,
 ) -> None:
-    """Write the planned frames as a request to vLLM, which takes them as they are.
+    """Write the planned frames as a request to vLLM.
 
-    The model is told their true times, and the server samples nothing itself.
+    vLLM takes them as they are. The model is told their true times, and the server samples nothing itself.
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
@@ -91,11 +101,12 @@ def command(
         from evs_cli.report.export import render_export
 
         check_target(to)
+        kept_free = token_count("--reserve", reserve)
         job = ExportJob(
             video,
             output,
             server_of(send, api_key, timeout),
-            ExportRequest(at, quality, one_of("--q", q, q_alias), served_model, reserve or None),
+            ExportRequest(at, quality, q, served_model, kept_free or None),
             overwrite=force,
             with_curl=curl,
         )

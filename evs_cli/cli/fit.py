@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import NumbersKeywords, with_numbers, with_output, with_source
-from evs_cli.cli.values import one_of
+from evs_cli.cli.values import token_count
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs fit samples/crossing.mp4 --model qwen3-vl-8b --dialect vllm --context 1024",
-    "evs fit samples/crossing.mp4 --context 4096 --reserve 512",
+    "evs fit samples/crossing.mp4 --context 4k --reserve 512",
     "evs fit --frames 64 --height 448 --width 448 --duration 60 --max-tokens 8192 --json",
+)
+EVERYDAY = (
+    *("--context", "--max-tokens", "--reserve", "--model", "--fps", "--num-frames", "--prompt", "--dialect"),
+    *("--manifest", "--frames", "--height", "--width", "--duration", "--json"),
 )
 
 
@@ -25,13 +29,12 @@ def command(
     videos: o.OptionalVideos = None,
     manifest: o.Manifest = None,
     context: o.Context = None,
-    context_alias: o.ContextAlias = None,
     max_tokens: o.MaxTokens = None,
-    reserve: o.Reserve = 0,
+    reserve: o.Reserve = "0",
 ) -> None:
-    """Find the smallest pruning rate at which a video fits, and the other ways to make it fit.
+    """Find the smallest pruning rate at which a video fits.
 
-    Each choice comes with the line that does it. No weight is loaded.
+    Other ways to make it fit are told too. Each choice comes with the line that does it. No weight is loaded.
 
     With --dialect, it also comes with the line that starts the server and the request to send.
     """
@@ -44,5 +47,6 @@ def command(
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         sink.inputs = [str(subject) for subject in subjects]
         job = BudgetJob(make_request(**request))
-        limit = job.context_of(one_of("--context", context, context_alias))
-        render_fit(job.fit(subjects, fit_request(job.encoder, limit, max_tokens, reserve)), sink)
+        limit = job.context_of(token_count("--context", context))
+        most, kept_free = token_count("--max-tokens", max_tokens), token_count("--reserve", reserve) or 0
+        render_fit(job.fit(subjects, fit_request(job.encoder, limit, most, kept_free)), sink)

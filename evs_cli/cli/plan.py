@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import NumbersKeywords, with_numbers, with_output, with_source
-from evs_cli.cli.values import gib, one_of, plan_rates
+from evs_cli.cli.values import byte_count, plan_rates, token_count
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
@@ -12,7 +12,11 @@ EXAMPLES = (
     "evs plan samples/crossing.mp4",
     "evs plan samples/pan.mp4 samples/cuts.mp4 --q 0,0.5,0.9 --json",
     "evs plan samples/crossing.mp4 --model qwen3-vl-8b --dialect all",
-    "evs plan --frames 32 --height 448 --width 448 --duration 60 --context 8192",
+    "evs plan --frames 32 --height 448 --width 448 --duration 60 --context 8k",
+)
+EVERYDAY = (
+    *("--q", "--model", "--fps", "--num-frames", "--prompt", "--context", "--dialect", "--manifest"),
+    *("--frames", "--height", "--width", "--duration", "--json"),
 )
 
 
@@ -26,16 +30,15 @@ def command(
     videos: o.OptionalVideos = None,
     manifest: o.Manifest = None,
     q: o.PlanRates = None,
-    q_alias: o.RatesAlias = None,
     keep: o.Keep = None,
     min_dissimilarity: o.MinDissimilarity = None,
     context: o.Context = None,
-    context_alias: o.ContextAlias = None,
-    reserve: o.Reserve = 0,
+    reserve: o.Reserve = "0",
     kv_budget: o.KvBudget = None,
 ) -> None:
-    """Count a video's tokens exactly, from the file's facts and the model's configuration alone.
+    """Count a video's tokens and their cost before any run.
 
+    The counts are exact, from the file's facts and the model's configuration alone; no weights are loaded.
     Prints the sampled frames, every factor of the count and the sequence length at each rate.
 
     With --dialect, what a server will count, and every limit it has.
@@ -49,15 +52,16 @@ def command(
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         sink.inputs = [str(subject) for subject in subjects]
-        rates = plan_rates(one_of("--q", q, q_alias), keep)
-        limit = one_of("--context", context, context_alias)
-        budget_bytes = None if kv_budget is None else gib(kv_budget)
+        rates = plan_rates(q, keep)
+        limit = token_count("--context", context)
+        kept_free = token_count("--reserve", reserve) or 0
+        budget_bytes = byte_count("--kv-budget", kv_budget)
         asked: RequestKeywords = {**request, "min_dissimilarity": min_dissimilarity}
         requests = make_requests(**asked)
         if len(requests) > 1:
-            plan = PlanRequest(rates, limit, budget_bytes, reserve)
+            plan = PlanRequest(rates, limit, budget_bytes, kept_free)
             render_dialects(plan_dialects(requests, subjects, plan), sink)
         else:
             job = BudgetJob(requests[0])
-            plan = PlanRequest(rates, job.context_less_reserve(limit, reserve), budget_bytes, reserve)
+            plan = PlanRequest(rates, job.context_less_reserve(limit, kept_free), budget_bytes, kept_free)
             render_plan(job.plan(subjects, plan), sink)

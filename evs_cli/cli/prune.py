@@ -8,7 +8,7 @@ import typer
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import for_encodings, with_model, with_output
-from evs_cli.cli.values import one_of, printed_parts, pruning_rate
+from evs_cli.cli.values import printed_parts, pruning_rates
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
@@ -17,7 +17,11 @@ EXAMPLES = (
     "evs prune samples/slides.mp4 --fps 1 --json",
     "evs prune samples/pan.mp4 samples/cuts.mp4 --keep 0.3 -o pruned/",
     "evs prune crossing.safetensors --q 0.9 -o crossing.pt",
-    "evs prune samples/slides.mp4 --q 0.9 --cache",
+    "evs prune samples/slides.mp4 --q 0.5,0.9 -o slides.pt",
+)
+EVERYDAY = (
+    *("--q", "--output", "--model", "--fps", "--num-frames", "--prompt", "--device"),
+    *("--cache", "--force", "--dry-run", "--json", "--quiet", "--verbose"),
 )
 
 
@@ -28,8 +32,7 @@ def command(
     videos: o.Inputs,
     request: RequestKeywords,
     sink: Sink,
-    q: o.Rate = None,
-    q_alias: o.RateAlias = None,
+    q: o.PruneRates = None,
     keep: o.Keep = None,
     output: o.Output = None,
     force: o.Force = False,
@@ -37,15 +40,16 @@ def command(
     cache: o.Cache = False,
     printed: o.Print = None,
 ) -> None:
-    """Prune videos: keep frame 0 and the tokens that differ most from the frame before.
+    """Drop the video tokens that repeat the frame before.
 
-    Prints the tokens of every frame and the rebuilt sequence; -o writes the pruned embeddings beside them. A file of
-    `evs encode` in place of a video is read, not encoded: as many rows of it as are kept.
+    Frame 0 is kept whole, and of the others the tokens that differ most from the frame before. Prints the tokens of
+    every frame and the rebuilt sequence; -o writes the pruned embeddings beside them. A file of `evs encode` in place
+    of a video is read, not encoded: as many rows of it as are kept.
     """
     parts = printed_parts(printed)
     if parts:
         sink.force_json()
-    rate = pruning_rate(one_of("--q", q, q_alias), keep)
+    rates = pruning_rates(q, keep)
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.jobs.cache import open_cache
@@ -59,12 +63,12 @@ def command(
         job = PruneRequest(
             videos,
             make_request(**request),
-            rate,
+            rates,
             output,
             overwrite=force,
             cache=open_cache() if cache else None,
             dry_run=dry_run,
         )
-        render_prune(run_prune(job, progress), sink, parts)
-    if output is not None and not dry_run and len(videos) == 1:
+        render_prune(run_prune(job, progress), sink, parts, num_videos=len(videos))
+    if output is not None and not dry_run and len(videos) == 1 and len(rates or [0.0]) == 1:
         sink.hint(f"evs show {shlex.quote(output)}")

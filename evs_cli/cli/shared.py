@@ -16,7 +16,7 @@ from typing import Any, TypedDict, cast
 import typer
 
 from evs_cli.cli import options as o
-from evs_cli.cli.values import frames_a_batch
+from evs_cli.cli.values import frames_a_batch, token_count
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import FORMATS, OutputStyle, Sink
@@ -34,6 +34,7 @@ _OUTPUT: Options = {
     "verbose": (o.Verbose, 0),
     "no_color": (o.NoColor, False),
     "debug": (o.Debug, False),
+    "help_all": (o.HelpAll, False),
 }
 _SOURCE: Options = {
     "model": (o.Model, "dinov2-small"),
@@ -119,7 +120,7 @@ def _inputs(values: Mapping[str, Any]) -> list[str] | None:
 
 def with_source(command: Command) -> Command:
     """Give a command the options of what is read, without running it; it receives them as ``request``."""
-    return _gathering(command, "request", dict, before=_SOURCE, behind=_SERVER)
+    return _gathering(command, "request", _request, before=_SOURCE, behind=_SERVER)
 
 
 def with_served(command: Command) -> Command:
@@ -127,7 +128,8 @@ def with_served(command: Command) -> Command:
     local = ("start_seconds", "end_seconds", "size", "decoder")
     served = {name: option for name, option in _SOURCE.items() if name not in local}
     served |= {"model": (o.PlanModel, None), "prompt": (o.SentPrompt, None)}
-    return _gathering(command, "request", dict, before=served, behind={**_SERVER, "dialect": (o.ServerDialect, None)})
+    behind = {**_SERVER, "dialect": (o.ServerDialect, None)}
+    return _gathering(command, "request", _request, before=served, behind=behind)
 
 
 def with_numbers(command: Command) -> Command:
@@ -170,9 +172,15 @@ def named_on_command_line(context: typer.Context, request: RequestKeywords) -> d
     return named
 
 
+def _request(*, max_num_batched_tokens: str | None, **values: Any) -> RequestKeywords:
+    """The keywords of a request, tokens with a unit made a number."""
+    tokens = token_count("--max-num-batched-tokens", max_num_batched_tokens)
+    return cast("RequestKeywords", {**values, "max_num_batched_tokens": tokens})
+
+
 def _run_request(*, batch_frames: str, **values: Any) -> RequestKeywords:
-    """The keywords of a model run, ``--batch-frames`` made a number or None."""
-    return cast("RequestKeywords", {**values, "batch_frames": frames_a_batch(batch_frames)})
+    """The keywords of a model run, ``--batch-frames`` made a number or None too."""
+    return _request(**values, batch_frames=frames_a_batch(batch_frames))
 
 
 def for_encodings(request: RequestKeywords, context: typer.Context) -> RequestKeywords:
@@ -230,14 +238,18 @@ def _parameters(added: Options) -> list[inspect.Parameter]:
     ]
 
 
-def _make_sink(*, format: str, json: bool, quiet: bool, verbose: int, no_color: bool, debug: bool) -> Sink:
-    """The sink of a command; ``debug`` is the program's own business.
+def _make_sink(
+    *, format: str, json: bool, quiet: bool, verbose: int, no_color: bool, debug: bool, help_all: bool
+) -> Sink:
+    """The sink of a command; ``debug`` is the program's own business, and ``help_all`` has ended it before.
 
     Raises:
         UsageError: a format that is not known.
     """
     if format not in FORMATS:
         raise UsageError(f"Invalid format {format!r}. Expected one of {', '.join(FORMATS)}.")
+    if json and format == "csv":
+        raise UsageError("--json and --format csv exclude each other. Give one.")
     # Set either way: of two command lines in one process, the second must not be as loud as the first.
     logging.getLogger("evs_cli").setLevel(logging.DEBUG if verbose >= 2 else logging.NOTSET)
     if verbose < 2:

@@ -13,6 +13,7 @@ from evs_cli.errors import UsageError
 from evs_cli.report.console import Sink
 
 EXAMPLES = ("evs show crossing.pt", "evs show crossing.pt --json", "evs show crossing.safetensors")
+EVERYDAY = ("--print", "--format", "--json", "--quiet", "--verbose")
 
 
 @with_output("show")
@@ -21,7 +22,10 @@ def command(
     sink: Sink,
     printed: o.Print = None,
 ) -> None:
-    """Read a pruned video or a whole encoding back, check it against itself, and print what it holds."""
+    """Print what is in a file that evs wrote.
+
+    It is read back and checked against itself first.
+    """
     parts = printed_parts(printed)
     if parts:
         sink.force_json()

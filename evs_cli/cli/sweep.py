@@ -8,17 +8,21 @@ import typer
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import for_encodings, with_models, with_output
-from evs_cli.cli.values import one_of
+from evs_cli.cli.values import given_rates, token_count
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
-DEFAULT_RATES = "0:0.9:0.1"
+DEFAULT_RATES = ("0:0.9:0.1",)
 EXAMPLES = (
     "evs sweep samples/crossing.mp4 --q 0:0.9:0.1",
     "evs sweep samples/slides.mp4 --q 0.5,0.9,0.95 --quality --format csv",
     "evs sweep samples/pan.mp4 samples/cuts.mp4 --plot sweep.png",
     "evs sweep crossing.safetensors --quality",
+)
+EVERYDAY = (
+    *("--q", "--plot", "--quality", "--model", "--fps", "--num-frames", "--prompt", "--context"),
+    *("--device", "--cache", "--json", "--quiet", "--verbose"),
 )
 
 
@@ -31,16 +35,16 @@ def command(
     sink: Sink,
     videos: o.Inputs,
     q: o.Rates = None,
-    q_alias: o.RatesAlias = None,
     context: o.Context = None,
-    context_alias: o.ContextAlias = None,
     quality: o.Quality = False,
     plot: o.Plot = None,
     force: o.Force = False,
     dry_run: o.DryRun = False,
     cache: o.Cache = False,
 ) -> None:
-    """Encode videos once, or read files of `evs encode`, and tell what each pruning rate keeps, costs and loses.
+    """Show what each pruning rate keeps, costs and loses.
+
+    A video is encoded once for all rates, and a file of `evs encode` is read.
 
     "change kept" is the share of all dissimilarity outside frame 0 that the kept tokens hold; "knee" marks the rate
     farthest above the straight line from the first to the last. "noise" is the share of the tokens kept outside frame 0
@@ -54,14 +58,13 @@ def command(
         from evs_cli.jobs.cache import open_cache
         from evs_cli.jobs.plan import PlanRequest, plan_models
         from evs_cli.jobs.stored_session import are_encodings
-        from evs_cli.jobs.sweep import SweepRequest, parse_rates, run_sweep
+        from evs_cli.jobs.sweep import SweepRequest, run_sweep
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
         from evs_cli.report.sweep import render_sweeps
 
-        asked = one_of("--q", q, q_alias)
-        rates = parse_rates(DEFAULT_RATES if asked is None else asked)
+        rates = given_rates(q or DEFAULT_RATES) or []
         picture = None if plot is None else Path(plot)
         if picture is not None:
             check_plot_path(picture, overwrite=force)
@@ -74,7 +77,7 @@ def command(
             models = models or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
         of_models: list[RequestKeywords] = [{**request, "model": model} for model in models]
         requests = [make_request(**each) for each in of_models]
-        limit = one_of("--context", context, context_alias)
+        limit = token_count("--context", context)
         if dry_run:
             render_plan(plan_models(requests, videos, PlanRequest(rates, limit, may_refuse=False)), sink)
             return

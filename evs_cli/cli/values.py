@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import re
+from collections.abc import Sequence
 
-T = TypeVar("T")
+_TOKEN_UNITS = {"": 1, "k": 2**10, "m": 2**20}
+_SIZE_UNITS = {
+    **{"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "": 2**30, "g": 2**30, "m": 2**20, "t": 2**40},
+    **{"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12},
+}
+"""By lower-case names; a bare number is in GiB."""
 
 
-def pruning_rate(q: float | None, keep: float | None) -> float | None:
-    """The rate of ``--q`` or ``--keep``.
+def given_rates(q: Sequence[str] | None) -> list[float] | None:
+    """The rates of ``--q``, which may be given again and again, ascending; None where it is not given.
+
+    Raises:
+        UsageError: what is no rate.
+    """
+    from evs_cli.jobs.rates import parse_rates
+
+    return parse_rates(",".join(q)) if q else None
+
+
+def pruning_rates(q: Sequence[str] | None, keep: float | None) -> list[float] | None:
+    """The rates of ``--q`` or the one of ``--keep``; None where neither is given.
 
     Raises:
         UsageError: both, or one outside its range.
@@ -16,13 +33,23 @@ def pruning_rate(q: float | None, keep: float | None) -> float | None:
     from evs_cli.core.counts import check_pruning_rate
     from evs_cli.errors import UsageError
 
-    if q is not None and keep is not None:
+    if q and keep is not None:
         raise UsageError("--q and --keep exclude each other. Give one.")
     if keep is not None:
         if not 0 < keep <= 1:
             raise UsageError(f"Invalid share to keep {keep:g}. Expected 0 < keep <= 1.")
-        return check_pruning_rate(round(1 - keep, 9))
-    return None if q is None else check_pruning_rate(q)
+        return [check_pruning_rate(round(1 - keep, 9))]
+    return given_rates(q)
+
+
+def plan_rates(q: Sequence[str] | None, keep: float | None) -> list[float] | None:
+    """The rates of a plan that were asked for, 0 beside a share to keep; None where none was.
+
+    Raises:
+        UsageError: both ``--q`` and ``--keep``, or one outside its range.
+    """
+    rates = pruning_rates(q, keep)
+    return rates if rates is None or keep is None else [0.0, *rates]
 
 
 def printed_parts(text: str | None) -> tuple[str, ...]:
@@ -43,44 +70,36 @@ def printed_parts(text: str | None) -> tuple[str, ...]:
     return parts
 
 
-def plan_rates(q: str | None, keep: float | None) -> list[float] | None:
-    """The rates of a plan that were asked for, 0 beside a share to keep; None where none was.
+def token_count(option: str, text: str | None) -> int | None:
+    """Tokens of ``32768``, ``32k`` or ``1M``, where k is 1,024 as on model cards; None where none is given.
 
     Raises:
-        UsageError: both ``--q`` and ``--keep``, or one outside its range.
-    """
-    from evs_cli.jobs.sweep import parse_rates
-
-    if q is not None and keep is None:
-        return parse_rates(q)
-    rate = pruning_rate(None if q is None else 0.0, keep)
-    return None if rate is None else [0.0, rate]
-
-
-def one_of(option: str, value: T | None, alias: T | None) -> T | None:
-    """The value of an option or of its alias.
-
-    Raises:
-        UsageError: both are given.
+        UsageError: another text, or part of a token.
     """
     from evs_cli.errors import UsageError
 
-    if value is not None and alias is not None:
-        raise UsageError(f"{option} is given twice, once by an alias. Give it once.")
-    return alias if value is None else value
+    if text is None:
+        return None
+    number = _number(text, _TOKEN_UNITS)
+    if number is None or number != int(number):
+        raise UsageError(f"Invalid {option} {text!r}. Expected tokens such as 32768, 32k (k = 1024) or 1M.")
+    return int(number)
 
 
-def gib(size: float) -> int:
-    """Bytes of a size in GiB.
+def byte_count(option: str, text: str | None) -> int | None:
+    """Bytes of ``24`` or ``24GiB``, ``80GB``, ``512MiB``; a bare number is in GiB. None where none is given.
 
     Raises:
-        UsageError: a size that is not above 0.
+        UsageError: another text, or a size that is not above 0.
     """
     from evs_cli.errors import UsageError
 
-    if not 0 < size < float("inf"):
-        raise UsageError(f"Invalid size {size:g} GiB. Expected more than 0.")
-    return round(size * 2**30)
+    if text is None:
+        return None
+    number = _number(text, _SIZE_UNITS)
+    if number is None or number < 1:
+        raise UsageError(f"Invalid {option} {text!r}. Expected more than 0: GiB, or a size such as 80GB or 512MiB.")
+    return round(number)
 
 
 def frames_a_batch(text: str) -> int | None:
@@ -96,3 +115,10 @@ def frames_a_batch(text: str) -> int | None:
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"Invalid --batch-frames {text!r}. Expected auto or an integer of at least 1.")
     return int(text)
+
+
+def _number(text: str, units: dict[str, int]) -> float | None:
+    """The number in front of a unit, times the unit; None of a text that is none. It may be negative."""
+    match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?|-?\.\d+)\s*([A-Za-z]*)\s*", text)
+    unit = None if match is None else units.get(match[2].lower())
+    return None if match is None or unit is None else float(match[1]) * unit

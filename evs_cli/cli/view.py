@@ -9,7 +9,7 @@ import typer
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import named_on_command_line, with_output, with_viewed
-from evs_cli.cli.values import one_of, pruning_rate
+from evs_cli.cli.values import pruning_rates, token_count
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
@@ -18,6 +18,10 @@ EXAMPLES = (
     "evs view crossing.pt -o report.html",
     "evs view samples/slides.mp4 --q 0.9 -o report.html",
     "evs view crossing.safetensors --q 0.5 -o report.html --force",
+)
+EVERYDAY = (
+    *("--output", "--q", "--video", "--max-frames", "--model", "--context", "--method", "--fps", "--num-frames"),
+    *("--device", "--cache", "--force", "--json", "--quiet", "--verbose"),
 )
 _RULE = ("method", "min_dissimilarity", "seed")
 
@@ -30,18 +34,23 @@ Inputs = Annotated[
 ]
 Outputs = Annotated[
     list[str] | None,
-    typer.Option("--output", "-o", help="What to draw, by its suffix: report.html. Give it again for more."),
+    typer.Option(
+        "--output", "-o", metavar="PATH", help="What to draw, by its suffix: report.html. Give it again for more."
+    ),
 ]
 SourceVideo = Annotated[
     str | None,
     typer.Option(
         "--video",
+        metavar="FILE",
         help="The video a FILE was made from, checked by its SHA-256. Default: found by its name, beside FILE or here.",
     ),
 ]
 MaxDrawn = Annotated[
     int | None,
-    typer.Option("--max-frames", help="Most frames drawn, evenly spread; all are counted. Default: 64 on a page."),
+    typer.Option(
+        "--max-frames", metavar="N", help="Most frames drawn, evenly spread; all are counted. Default: 64 on a page."
+    ),
 ]
 
 
@@ -54,22 +63,20 @@ def command(
     sink: Sink,
     files: Inputs,
     output: Outputs = None,
-    q: o.Rate = None,
-    q_alias: o.RateAlias = None,
+    q: o.ViewRate = None,
     keep: o.Keep = None,
     video: SourceVideo = None,
     max_frames: MaxDrawn = None,
     context: o.Context = None,
-    context_alias: o.ContextAlias = None,
     force: o.Force = False,
     cache: o.Cache = False,
 ) -> None:
-    """See what was kept of a video: a page with a slider for the rate, in one file that needs no network.
+    """See what was kept of a video, on a page with a slider for the rate.
 
-    FILE is what `evs prune` or `evs encode` wrote; its pictures come from the video, if that is at hand. A video in its
+    The page is one file that needs no network. FILE is what `evs prune` or `evs encode` wrote; its pictures come from the video, if that is at hand. A video in its
     place is encoded first. Several files of one video, or --model given again, stand side by side.
     """
-    rate = pruning_rate(one_of("--q", q, q_alias), keep)
+    rates = pruning_rates(None if q is None else [repr(q)], keep)
     if max_frames is not None and max_frames < 1:
         raise UsageError(f"Invalid --max-frames ({max_frames}). Expected at least 1.")
     with sink.progress() as progress:
@@ -99,10 +106,10 @@ def command(
         job = ViewRequest(
             tuple(files),
             tuple(make_request(**each) for each in of_models),
-            rate,
+            rates[0] if rates else None,
             rule,
             video,
-            one_of("--context", context, context_alias),
+            token_count("--context", context),
             has_model=bool(models),
             cache=open_cache() if cache else None,
         )

@@ -76,23 +76,42 @@ ALL = (EVS_DIALECT, *(Dialect(server, list(versions)[-1]) for server, versions i
 
 
 def parse_dialect(text: str) -> Dialect:
-    """The dialect of a name such as ``vllm`` or ``vllm@0.33``; of an unknown version, the newest one, which is noted.
+    """The dialect of a name such as ``vllm``, which is its newest version, or ``vllm@0.33``.
 
     Raises:
-        UsageError: a server that is not known.
+        UsageError: a server or a version that is not known.
     """
-    server, _, version = text.partition("@")
+    server, at, version = text.partition("@")
     newest = next((dialect for dialect in ALL if dialect.server == server), None)
-    if newest is None or (newest.is_evs and version):
+    if newest is None or (newest.is_evs and at):
         names = [dialect.name for dialect in ALL]
         raise UsageError(f"Invalid dialect {text!r}. Expected {', '.join(names)} or all.")
-    if not version:
+    if not at:
         return newest
-    for known in _SERVERS[server]:
-        if version == known or version.startswith(f"{known}."):
-            return Dialect(server, known)
+    found = _known_version(server, version)
+    if found is None:
+        names = [f"{server}@{known}" for known in _SERVERS[server]]
+        raise UsageError(
+            f"Invalid dialect {text!r}: the rules of that version are not known. Expected {' or '.join(names)}.",
+            hint=f"--dialect {server} takes the newest rules that are known, {newest.name}.",
+        )
+    return Dialect(server, found)
+
+
+def dialect_of_server(server: str, version: str) -> Dialect:
+    """The dialect of a server that tells its version; of one without rules, the newest, which is noted."""
+    found = _known_version(server, version)
+    if found is not None:
+        return Dialect(server, found)
+    newest = parse_dialect(server)
     note = f"the rules of {server} {version} are not known: those of {newest.version} are used"
     return Dialect(server, newest.version, note)
+
+
+def _known_version(server: str, version: str) -> str | None:
+    """The version whose rules hold for ``version``, such as 0.33 for 0.33.1."""
+    versions = (known for known in _SERVERS[server] if version == known or version.startswith(f"{known}."))
+    return next(versions, None)
 
 
 def parse_dialects(text: str) -> tuple[Dialect, ...]:

@@ -153,7 +153,7 @@ def _measure(video: VideoSource, session: Session, repeats: int) -> BenchResult:
     session.progress.stage("measure the steps alone")
     alone, levels = _measure_steps(plan, session, batch_frames, repeats)
     session.progress.stage("measure the mask")
-    masks = _measure_masks(levels, plan.encode.token_grid_thw[0], session.pruning_rate(None)[0], runtime, repeats)
+    masks = _measure_masks(levels, plan.encode.token_grid_thw[0], session.pruning_rates(None)[0][0], runtime, repeats)
     return BenchResult(
         video=source_name(video),
         model=session.encoder.source.name,
@@ -193,7 +193,7 @@ def _measure_passes(
     """Whole passes as ``evs prune`` makes them, the share of each in which the encoder worked, and the last one."""
     import torch
 
-    rate, _ = session.pruning_rate(None)
+    rate, _ = session.pruning_rates(None)[0]
     runtime = session.settings.runtime
     passes: list[RetainedVideo] = []
     steps: list[Mapping[str, float]] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 from urllib.parse import urlsplit
 
-from evs_cli.dialects import parse_dialect
+from evs_cli.dialects import dialect_of_server, parse_dialect
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving, chat_body, whole_path
 from evs_cli.dialects.served import ServedPlanner
@@ -256,7 +256,7 @@ def _server_notes(clip: CheckedClip, listed: ServedName, version: str | None) ->
         return [f"the server calls itself {owner}, and the plan is {dialect.name}'s"]
     if version is None or dialect.note is not None:
         return []
-    note = parse_dialect(f"{dialect.server}@{version}").note
+    note = dialect_of_server(dialect.server, version).note
     return [] if note is None else [note]
 
 

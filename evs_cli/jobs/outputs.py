@@ -11,15 +11,24 @@ from evs_cli.jobs.inputs import STDIN
 
 
 def settle_outputs(
-    videos: Sequence[str], output: str | None, suffixes: Sequence[str], *, overwrite: bool
+    videos: Sequence[str],
+    output: str | None,
+    suffixes: Sequence[str],
+    *,
+    overwrite: bool,
+    rates: Sequence[float] = (),
 ) -> tuple[Path | None, ...]:
     """An output a video: of one a file, of several ``{stem}`` and the first suffix in a folder; None prints only.
+
+    With several rates it is an output a video and rate, video by video, and each name has its rate behind the stem:
+    ``out.pt`` becomes ``out-q0.5.pt``. A folder is taken for one video too then.
 
     Args:
         videos: the inputs as they were named.
         output: ``-o`` as it was given.
         suffixes: what the job writes, its own choice first.
         overwrite: whether outputs may exist.
+        rates: the rates, where there are several.
 
     Raises:
         UsageError: standard input twice, a suffix that is not written, a file for several videos, or an output that is
@@ -31,7 +40,7 @@ def settle_outputs(
     outputs: list[Path | None]
     if output is None:
         outputs = [None] * len(videos)
-    elif len(videos) == 1:
+    elif len(videos) == 1 and not (rates and _is_folder(output, suffixes)):
         outputs = [Path(output)]
     else:
         folder = Path(output)
@@ -41,7 +50,9 @@ def settle_outputs(
                 f"Expected a folder; each video becomes {{stem}}{suffixes[0]} in it."
             )
         outputs = [folder / f"{'stdin' if video == STDIN else Path(video).stem}{suffixes[0]}" for video in videos]
-        _refuse_clashes(videos, outputs)
+    if rates:
+        outputs = [None if path is None else at_rate(path, q) for path in outputs for q in rates]
+    _refuse_clashes([video for video in videos for _ in rates or (None,)], outputs)
     for path in outputs:
         if path is not None:
             _refuse_inputs(path, videos)
@@ -49,9 +60,22 @@ def settle_outputs(
     return tuple(outputs)
 
 
+def at_rate(path: Path, q: float) -> Path:
+    """The name of a path's result at one of several rates, ``out-q0.5.pt``."""
+    return path.with_name(f"{path.stem}-q{q:.9g}{path.suffix}")  # rates are rounded to 1e-9, so that no two are one
+
+
+def _is_folder(output: str, suffixes: Sequence[str]) -> bool:
+    """Whether ``-o`` names a folder: there is one, or the name ends as only a folder's does."""
+    path = Path(output)
+    return path.suffix not in suffixes and (output.endswith("/") or path.is_dir() or not path.suffix)
+
+
 def _refuse_clashes(videos: Sequence[str], outputs: Sequence[Path | None]) -> None:
     taken: dict[str, str] = {}
     for video, output in zip(videos, outputs, strict=True):
+        if output is None:
+            continue
         key = str(output).casefold()  # some file systems do not tell cases apart
         if key in taken:
             raise ArtifactError(

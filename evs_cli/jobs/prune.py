@@ -1,4 +1,4 @@
-"""``prune``: each input at one rate, and the file it is written to.
+"""``prune``: each input at each rate, and the files they are written to.
 
 In: a ``PruneRequest``. Out: an ``Outcome`` of a ``PruneResult`` each, as it is finished.
 """
@@ -6,15 +6,17 @@ In: a ``PruneRequest``. Out: an ``Outcome`` of a ``PruneResult`` each, as it is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.core.dtypes import dtype_name
 from evs_cli.files import artifact
-from evs_cli.jobs.encoded_input import EncodedInputs, open_inputs
+from evs_cli.jobs.encoded_input import EncodedInput, EncodedInputs, open_inputs
 from evs_cli.jobs.inputs import opened
 from evs_cli.jobs.outputs import settle_outputs
 from evs_cli.jobs.runner import Input, Outcome, run_each
@@ -26,6 +28,7 @@ from evs_cli.pipeline.request import SessionRequest
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.files.cache.store import EncodingCache
+    from evs_cli.pipeline.encoded_video import EncodedClip
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ class PruneRequest:
     videos: Sequence[str]
     """Videos, or files of ``evs encode``."""
     session: SessionRequest
-    q: float | None = None
-    """None is the model's own rate."""
+    rates: Sequence[float] | None = None
+    """Each is a result of its own; None is the model's own rate."""
     output: str | None = None
-    """A file for one video, a folder for several, of which each becomes ``{stem}.pt``; None prints only."""
+    """See ``settle_outputs``; None prints only."""
     overwrite: bool = False
     cache: EncodingCache | None = None
     """Where encodings are kept and taken from; None for nowhere."""
@@ -50,8 +53,8 @@ class PruneRequest:
     """Whether it is planned only."""
 
     def __post_init__(self) -> None:
-        if self.q is not None:
-            check_pruning_rate(self.q)
+        for q in self.rates or ():
+            check_pruning_rate(q)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,39 +77,60 @@ class PruneResult:
 
 
 def run_prune(request: PruneRequest, progress: Progress) -> Iterator[Outcome[PruneResult]]:
-    """Prune the videos in turn. A video that fails is an outcome with an error; the others go on.
+    """Prune the videos in turn, each at every rate from one encoding.
+
+    A video that fails is one outcome with an error, and ends its rates; the other videos go on.
 
     Raises:
         UsageError, ArtifactError: outputs that cannot be written, before any work.
         ModelError, UsageError: what concerns all videos: the model, the device, the options.
     """
-    outputs = settle_outputs(request.videos, request.output, artifact.SUFFIXES, overwrite=request.overwrite)
-    inputs = open_inputs(request.videos, request.session, request.q, progress, request.cache)
-    named = [
-        Input(video, output, inputs.model, inputs.q) for video, output in zip(request.videos, outputs, strict=True)
-    ]
-    work = partial(_plan, inputs) if request.dry_run else partial(_prune, inputs, request.overwrite, progress)
-    return run_each(((each, each) for each in named), work, is_single=len(named) == 1)
+    several = request.rates if request.rates is not None and len(request.rates) > 1 else ()
+    outputs = iter(
+        settle_outputs(request.videos, request.output, artifact.SUFFIXES, overwrite=request.overwrite, rates=several)
+    )
+    inputs = open_inputs(request.videos, request.session, request.rates, progress, request.cache)
+    rates = inputs.rates
+    named = [[Input(video, next(outputs), inputs.model, q) for q in rates] for video in request.videos]
+    return chain.from_iterable(_prune_at_rates(inputs, request, progress, of_video) for of_video in named)
 
 
-def _plan(inputs: EncodedInputs, named: Input, timings: Timings) -> PruneResult:
-    with opened(named.video) as source, inputs.opened(source) as video:
-        plan = video.plan(timings)
-        is_at_most = inputs.rule.min_dissimilarity is not None
-        return PruneResult(video.model_name, *video.rate, named.output, plan=plan, is_at_most=is_at_most)
+def _prune_at_rates(
+    inputs: EncodedInputs, request: PruneRequest, progress: Progress, of_video: Sequence[Input]
+) -> Iterator[Outcome[PruneResult]]:
+    """An outcome a rate of one video, which is opened when the first is made; none after one that failed."""
+    with ExitStack() as stack:
+
+        @cache
+        def video() -> EncodedInput:
+            return stack.enter_context(inputs.opened(stack.enter_context(opened(of_video[0].video))))
+
+        def work(named: tuple[int, Input], timings: Timings) -> PruneResult:
+            place, each = named
+            model, (q, q_source) = video().model_name, video().rates[place]
+            if request.dry_run:
+                is_at_most = inputs.rule.min_dissimilarity is not None
+                plan = video().plan(q, timings)
+                return PruneResult(model, q, q_source, each.output, plan=plan, is_at_most=is_at_most)
+            pruned, clip = video().prune(q, timings)
+            _tell_moved(each.video, clip, q, progress)
+            size = None
+            if each.output is not None:
+                with timings.measure("write"):
+                    size = artifact.save(pruned, each.output, overwrite=request.overwrite)
+            return PruneResult(model, q, q_source, each.output, pruned, size)
+
+        items = ((each, (place, each)) for place, each in enumerate(of_video))
+        for outcome in run_each(items, work, is_single=len(request.videos) == 1):
+            yield outcome
+            if outcome.error is not None:
+                return
 
 
-def _prune(inputs: EncodedInputs, overwrite: bool, progress: Progress, named: Input, timings: Timings) -> PruneResult:
-    with opened(named.video) as source, inputs.opened(source) as video:
-        pruned, clip = video.prune(timings)
-        model, (q, q_source) = video.model_name, video.rate
+def _tell_moved(video: str, clip: EncodedClip, q: float, progress: Progress) -> None:
+    """Tell how many kept tokens are others for the dtype they were scored in."""
     if moved := clip.tokens_moved_by_score_dtype(q):
         progress.notice(
-            f"{named.video}: scored in {dtype_name(clip.ranking.dissimilarity.dtype)}, {moved:,} of "
+            f"{video}: scored in {dtype_name(clip.ranking.dissimilarity.dtype)}, {moved:,} of "
             f"{clip.ranking.retained_tokens(q):,} kept tokens are others than in the embeddings' own dtype."
         )
-    size = None
-    if named.output is not None:
-        with timings.measure("write"):
-            size = artifact.save(pruned, named.output, overwrite=overwrite)
-    return PruneResult(model, q, q_source, named.output, pruned, size)

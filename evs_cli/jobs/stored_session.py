@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evs_cli.files.encoding.reader import Encoding
     from evs_cli.pipeline.encoded_video import EncodedClip
     from evs_cli.pipeline.progress import Progress
+    from evs_cli.pipeline.session import AskedRate
     from evs_cli.video.source import VideoSource
 
 RULE_OPTIONS = ("method", "min_dissimilarity", "seed")
@@ -69,19 +70,21 @@ class StoredInputs:
 
     model: str | None = None
 
-    def __init__(self, request: SessionRequest, q: float | None, progress: Progress, *, uses_cache: bool) -> None:
+    def __init__(
+        self, request: SessionRequest, rates: Sequence[float] | None, progress: Progress, *, uses_cache: bool
+    ) -> None:
         from evs_cli.core.methods import RetentionRule
 
         _refuse_settled(request)
         if uses_cache:
             raise no_effect("--cache")
         self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
-        self._q, self._progress = q, progress
+        self._asked, self._progress = rates, progress
 
     @property
-    def q(self) -> float:
-        """See ``EncodedInputs.q``."""
-        return DEFAULT_PRUNING_RATE if self._q is None else self._q
+    def rates(self) -> Sequence[float]:
+        """See ``EncodedInputs.rates``."""
+        return (DEFAULT_PRUNING_RATE,) if self._asked is None else self._asked
 
     @contextmanager
     def opened(self, source: VideoSource) -> Iterator[StoredInput]:
@@ -99,35 +102,36 @@ class StoredInputs:
                 encoding = stack.enter_context(open_encoding(os.fspath(cast("str", source))))
             for note in encoding.notes:
                 self._progress.notice(f"{encoding.name}: {note}")
-            yield StoredInput(encoding, self.rule, self._rate(encoding), timings)
+            yield StoredInput(encoding, self.rule, self._rates(encoding), timings)
 
-    def _rate(self, encoding: Encoding) -> tuple[float, str]:
-        """As ``Session.pruning_rate``."""
-        if self._q is not None:
-            return self._q, "as asked"
+    def _rates(self, encoding: Encoding) -> tuple[AskedRate, ...]:
+        """As ``Session.pruning_rates``."""
+        if self._asked is not None:
+            return tuple((q, "as asked") for q in self._asked)
         if encoding.model.default_pruning_rate is not None:
-            return encoding.model.default_pruning_rate, "the model's own"
-        return DEFAULT_PRUNING_RATE, "default"
+            return ((encoding.model.default_pruning_rate, "the model's own"),)
+        return ((DEFAULT_PRUNING_RATE, "default"),)
 
 
 class StoredInput:
     """An open encoding; see ``EncodedInput``."""
 
-    def __init__(self, encoding: Encoding, rule: RetentionRule, rate: tuple[float, str], opening: Timings) -> None:
-        self._encoding, self._rule, self.rate, self._opening = encoding, rule, rate, opening
+    def __init__(self, encoding: Encoding, rule: RetentionRule, rates: Sequence[AskedRate], opening: Timings) -> None:
+        self._encoding, self._rule, self.rates, self._opening = encoding, rule, rates, opening
         self.model, self.model_name = encoding.model, encoding.model.source.name
 
-    def plan(self, timings: Timings) -> StoredPlan:
+    def plan(self, q: float, timings: Timings) -> StoredPlan:
         """See ``EncodedInput.plan``."""
         encoding = self._encoding
-        rows_bytes = encoding.plan.retained_tokens(self.rate[0]) * encoding.store.row_bytes
+        rows_bytes = encoding.plan.retained_tokens(q) * encoding.store.row_bytes
         return StoredPlan(encoding.plan, encoding.front_bytes + rows_bytes, encoding.size_bytes)
 
-    def prune(self, timings: Timings) -> tuple[PrunedVideo, EncodedClip]:
+    def prune(self, q: float, timings: Timings) -> tuple[PrunedVideo, EncodedClip]:
         """See ``EncodedInput.prune``."""
         timings.seconds.update(self._opening.seconds)
+        self._opening.seconds.clear()  # it is opened once for all rates
         with timings.measure("read"):
-            return self._encoding.at(self.rate[0], self._rule), self._encoding.video
+            return self._encoding.at(q, self._rule), self._encoding.video
 
     def encode(self, *, with_rows: bool) -> EncodedClip:
         """See ``EncodedInput.encode``; rows are read as they are asked for."""

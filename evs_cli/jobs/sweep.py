@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from evs_cli.core.counts import check_pruning_rate, exact_retained_tokens_count
+from evs_cli.core.counts import exact_retained_tokens_count
 from evs_cli.errors import UsageError
 from evs_cli.jobs.budget import check_context, model_context_limit, rate_cost
 from evs_cli.jobs.runner import Input, Outcome, run_each
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from evs_cli.pipeline.progress import Progress, Timings
     from evs_cli.pipeline.request import SessionRequest
     from evs_cli.video.source import VideoSource
-
-_MAX_RATES = 1000
 
 
 @dataclass(frozen=True)
@@ -252,37 +250,3 @@ def summarise(sweeps: Sequence[Sweep]) -> list[SweepSummary]:
         )
         for (model, q), rows in groups.items()
     ]
-
-
-def parse_rates(text: str) -> list[float]:
-    """Rates of ``0.5,0.75`` or ``0:0.9:0.1`` (start, end included, step) or a mix, rounded to 1e-9, ascending.
-
-    Raises:
-        UsageError: anything that is no rate in [0, 1), a step of 0, or more than 1,000 rates.
-    """
-    rates: set[float] = set()
-    for part in text.split(","):
-        rates.update(_parse_part(part.strip(), text))
-        if len(rates) > _MAX_RATES:
-            raise UsageError(f"Invalid rates {text!r}: more than {_MAX_RATES}. Expected fewer, or a longer step.")
-    return sorted(rates)
-
-
-def _parse_part(part: str, text: str) -> list[float]:
-    try:
-        numbers = [float(number) for number in part.split(":")]
-    except ValueError:
-        numbers = []
-    if len(numbers) == 1:
-        return [check_pruning_rate(round(numbers[0], 9))]
-    if len(numbers) != 3:
-        raise UsageError(f"Invalid rates {text!r}. Expected rates like 0.5,0.75 or start:end:step like 0:0.9:0.1.")
-    start, end, step = numbers
-    check_pruning_rate(start)
-    check_pruning_rate(end)
-    if not 0 < step <= 1 or end < start:
-        raise UsageError(f"Invalid rates {part!r}. Expected start:end:step with start <= end and 0 < step <= 1.")
-    if (end - start) / step >= _MAX_RATES:
-        raise UsageError(f"Invalid rates {text!r}: more than {_MAX_RATES}. Expected fewer, or a longer step.")
-    count = int(round((end - start) / step, 6)) + 1
-    return [check_pruning_rate(round(start + i * step, 9)) for i in range(count)]

@@ -7,7 +7,7 @@ model is opened once, and its weights are loaded when the first video has been p
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from evs_cli.core.streaming import TokenSink
 
 EncodedT = TypeVar("EncodedT", bound=EncodedClip)
+AskedRate = tuple[float, str]
+"""A pruning rate, and where it comes from in a few words: the user, the server, the model's configuration, or evs."""
 
 
 def open_requested(request: SessionRequest, *, counts_alone: bool = False) -> VideoEncoder:
@@ -121,12 +123,15 @@ class Session:
             f"min_frames {sampling.min_frames}, max_frames {sampling.max_frames}",
         ]
 
-    def pruning_rate(self, q: float | None) -> tuple[float, str]:
-        """The rate to use and where it comes from: the user, the model's configuration, or evs."""
-        if q is not None:
-            if self._served is not None and q > 0 and not self._served.pruning.can_prune:
-                self.progress.notice(f"{self.request.dialect.name} would prune nothing: {self._served.pruning.source}.")
-            return q, "as asked"
+    def pruning_rates(self, asked: Sequence[float] | None) -> tuple[AskedRate, ...]:
+        """The rates to use; where None is asked for, the one of the server, of the model's configuration, or of evs."""
+        if asked is None:
+            return (self._own_rate(),)
+        if self._served is not None and max(asked) > 0 and not self._served.pruning.can_prune:
+            self.progress.notice(f"{self.request.dialect.name} would prune nothing: {self._served.pruning.source}.")
+        return tuple((q, "as asked") for q in asked)
+
+    def _own_rate(self) -> AskedRate:
         if self._served is not None:
             pruning = self._served.pruning
             return pruning.q, f"{self.request.dialect.name}: {pruning.source}"

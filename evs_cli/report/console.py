@@ -21,6 +21,7 @@ from rich.markup import escape
 from evs_cli.errors import EvsError
 from evs_cli.report import interrupt
 from evs_cli.report.records import SCHEMA_VERSION, error_record, to_csv
+from evs_cli.report.signs import signs_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -56,6 +57,9 @@ class Sink:
         no_color = True if self.style.no_color else None  # None leaves NO_COLOR and TERM=dumb to Rich
         self._out = _console(sys.stdout or _closed(), no_color)
         self._err = _console(sys.stderr or _closed(), no_color, is_error=True)
+        self.signs = signs_of(self._out.file)
+        """What stdout can show."""
+        self._err_signs = signs_of(self._err.file)
         self._bar: RichProgress | None = None
 
     @property
@@ -151,49 +155,54 @@ class Sink:
 
     def result(self, renderable: RenderableType) -> None:
         """Print a table or text to stdout."""
-        if self.is_terminal:
-            with self._progress_hidden():
-                self._out.print(renderable)
-            return
         with self._out.capture() as captured:
-            self._out.print(renderable, no_wrap=True, crop=False, overflow="ignore")
-        self.text("\n".join(line.rstrip() for line in captured.get().splitlines()))
+            if self.is_terminal:
+                self._out.print(renderable)
+            else:
+                self._out.print(renderable, no_wrap=True, crop=False, overflow="ignore")
+        text = captured.get()
+        self.text(text if self.is_terminal else "\n".join(line.rstrip() for line in text.splitlines()))
 
     def text(self, text: str) -> None:
         """Print plain text to stdout as it stands."""
         with self._progress_hidden():
-            self._out.file.write(text if text.endswith("\n") else text + "\n")
+            self._out.file.write(self.signs.written(text if text.endswith("\n") else text + "\n"))
             self._out.file.flush()
 
     def json(self, document: Any) -> None:
         """Print one compact JSON document to stdout; NaN is a bug and raises."""
-        self.text(json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":")))
+        is_ascii = not self.signs.is_unicode
+        self.text(json.dumps(document, allow_nan=False, ensure_ascii=is_ascii, separators=(",", ":")))
 
     def notice(self, text: str) -> None:
         """Tell something worth knowing, unless quiet."""
         if not self.style.quiet:
-            self._err.print(f"[yellow]Note:[/] {escape(sentence(text))}", soft_wrap=True)
+            self._tell(f"[yellow]Note:[/] {escape(sentence(text))}")
 
     def hint(self, text: str) -> None:
         """Suggest a next step, in human mode alone."""
         if not self.style.quiet and self.is_human:
-            self._err.print(f"[cyan]Hint:[/] {escape(text)}", soft_wrap=True)
+            self._tell(f"[cyan]Hint:[/] {escape(text)}")
 
     def detail(self, text: str) -> None:
         """Tell a detail at ``-v``."""
         if self.style.verbosity and not self.style.quiet:
-            self._err.print(escape(text), soft_wrap=True, style="dim")
+            self._tell(escape(text), style="dim")
 
     def status(self, text: str) -> None:
         """Tell what was done (a file written), unless quiet."""
         if not self.style.quiet:
-            self._err.print(escape(text), soft_wrap=True)
+            self._tell(escape(text))
 
     def error(self, message: str, hint: str | None = None) -> None:
         """Tell why a command failed, always."""
-        self._err.print(f"[bold red]Error:[/] {escape(sentence(message))}", soft_wrap=True)
+        self._tell(f"[bold red]Error:[/] {escape(sentence(message))}")
         if hint:
-            self._err.print(f"[cyan]Hint:[/] {escape(hint)}", soft_wrap=True)
+            self._tell(f"[cyan]Hint:[/] {escape(hint)}")
+
+    def _tell(self, markup: str, style: str | None = None) -> None:
+        """Print a line to stderr, in the signs that it can show."""
+        self._err.print(self._err_signs.written(markup), soft_wrap=True, style=style)
 
     @contextmanager
     def progress(self) -> Iterator[TerminalProgress]:
@@ -207,7 +216,7 @@ class Sink:
         # FORCE_COLOR makes Rich call a pipe a terminal; a spinner in a log is of no use all the same.
         is_shown = self._err.file.isatty() and not self.style.quiet
         bar = Progress(
-            SpinnerColumn(),
+            SpinnerColumn(self._err_signs.spinner),
             TextColumn("{task.description}"),
             TextColumn("{task.fields[state]}"),
             console=self._err,
@@ -285,6 +294,7 @@ def _closed() -> TextIO:
 
 def _console(stream: Any, no_color: bool | None, *, is_error: bool = False) -> Console:
     if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")  # a stream that knows no block characters shows ? and goes on
+        # A letter of a file's name that the stream does not know is written by its number: names stay apart.
+        stream.reconfigure(errors="backslashreplace")
     width = None if stream.isatty() else _PLAIN_WIDTH
     return Console(file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False, width=width)

@@ -132,6 +132,7 @@ def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:
             "tokens": count,
             "start": start,
             "end": end,
+            "q": pruned.q,
         }
         for index, (pts, told, count, (start, end)) in enumerate(frames)
     ]

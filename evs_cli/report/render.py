@@ -18,16 +18,22 @@ if TYPE_CHECKING:
     from evs_cli.report.console import Sink
 
 
-def render_prune(outcomes: Iterable[Outcome[PruneResult]], sink: Sink, printed: Sequence[str] = ()) -> None:
+def render_prune(
+    outcomes: Iterable[Outcome[PruneResult]], sink: Sink, printed: Sequence[str] = (), *, num_videos: int
+) -> None:
     """Show each outcome as it comes, then raise if one of several videos failed.
+
+    Args:
+        outcomes: one a video and rate.
+        sink: where they are shown.
+        printed: parts that JSON has whole.
+        num_videos: how many videos there are.
 
     Raises:
         SomeVideosFailedError: after everything is shown, naming the videos that failed.
     """
     failed: list[str] = []
-    num_outcomes = 0
     for outcome in outcomes:
-        num_outcomes += 1
         result = outcome.result
         if result is None:
             assert outcome.error is not None
@@ -40,14 +46,14 @@ def render_prune(outcomes: Iterable[Outcome[PruneResult]], sink: Sink, printed: 
         if result.output_bytes is not None:
             sink.status(f"wrote {result.output} ({size_text(result.output_bytes)})")
     sink.finish()
-    raise_if_failed(failed, num_outcomes)
+    raise_if_failed(failed, num_videos)
 
 
 def _draw(video: str, result: PruneResult, record: dict[str, Any], sink: Sink) -> None:
     title = f"{video}  ({result.model})"
     output = None if result.output is None else str(result.output)
     if result.pruned is not None:
-        sink.result(tables.pruned_summary(title, result.pruned, record, q_source=result.q_source))
+        sink.result(tables.pruned_summary(title, result.pruned, record, sink.signs, q_source=result.q_source))
     elif isinstance(result.plan, StoredPlan):
         sink.result(tables.stored_summary(title, result.plan, result.q, output, is_at_most=result.is_at_most))
     elif result.plan is not None:
@@ -71,7 +77,7 @@ def render_show(path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[st
     sink.show(
         [record],
         records.frame_rows(video, pruned),
-        lambda: sink.result(tables.pruned_summary(title, pruned, record)),
+        lambda: sink.result(tables.pruned_summary(title, pruned, record, sink.signs)),
     )
     sink.finish()
 

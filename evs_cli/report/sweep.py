@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evs_cli.jobs.runner import Outcome
     from evs_cli.jobs.sweep import SweepRow, SweepSummary
     from evs_cli.report.console import Sink
+    from evs_cli.report.signs import Signs
 
 _CURVE_WIDTH = 20
 NamedSweep = tuple[str, Sweep]
@@ -74,21 +75,22 @@ def _draw_summary(done: Sequence[NamedSweep], summary: Sequence[SweepSummary], s
 def _fitting_table(rows: Sequence[SweepRow], sink: Sink) -> Table:
     """The table with as many columns as stdout has room for; what is left out is in ``--json`` and ``--format csv``."""
     for count in range(len(_LEFT_OUT_FIRST) + 1):
-        table = sweep_table(rows, is_terminal=sink.is_terminal, leave_out=_LEFT_OUT_FIRST[:count])
+        table = sweep_table(rows, sink.signs, is_terminal=sink.is_terminal, leave_out=_LEFT_OUT_FIRST[:count])
         if sink.fits(table):
             break
     return table
 
 
-def sweep_table(rows: Sequence[SweepRow], *, is_terminal: bool, leave_out: Sequence[str] = ()) -> Table:
+def sweep_table(rows: Sequence[SweepRow], signs: Signs, *, is_terminal: bool, leave_out: Sequence[str] = ()) -> Table:
     """A row a rate, with the change kept as a curve; columns without values, and those of ``leave_out``, are not there.
 
     Args:
         rows: the rates.
+        signs: what to draw the curve with.
         is_terminal: whether lines and padding help.
         leave_out: headings of columns to leave out, ``curve`` among them.
     """
-    columns = {heading: cells for heading, cells in _columns(rows).items() if heading not in leave_out}
+    columns = {heading: cells for heading, cells in _columns(rows, signs).items() if heading not in leave_out}
     table = plain_table((), is_terminal=is_terminal)
     for heading in columns:
         is_bar = heading in ("curve", "knee")
@@ -113,7 +115,7 @@ _LEFT_OUT_FIRST = (
 )
 
 
-def _columns(rows: Sequence[SweepRow]) -> dict[str, list[str]]:
+def _columns(rows: Sequence[SweepRow], signs: Signs) -> dict[str, list[str]]:
     """Cells of every column that has values, by heading."""
     columns = {
         "q": [f"{row.q:g}" for row in rows],
@@ -135,16 +137,9 @@ def _columns(rows: Sequence[SweepRow]) -> dict[str, list[str]]:
     if any(row.quality is not None for row in rows):
         cells = [_quality_cells(row) for row in rows]
         columns |= dict(zip(("coverage", "p5", "drift a frame"), map(list, zip(*cells, strict=True)), strict=True))
-    columns["curve"] = [curve(row.dissimilarity_kept) for row in rows]
+    columns["curve"] = [signs.long_bar(row.dissimilarity_kept, _CURVE_WIDTH) for row in rows]
     columns["knee"] = ["knee" if row.is_knee else "" for row in rows]
     return columns
-
-
-def curve(share: float) -> str:
-    """A bar of ``share`` in [0, 1], in eighths of a character."""
-    eighths = round(share * _CURVE_WIDTH * 8)
-    whole, part = divmod(eighths, 8)
-    return "█" * whole + (" ▏▎▍▌▋▊▉"[part] if part else "")
 
 
 def _quality_cells(row: SweepRow) -> list[str]:

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from evs_cli.encoders.registry import Family
     from evs_cli.jobs.stored_session import StoredPlan
     from evs_cli.pipeline.clip_plan import ClipPlan
+    from evs_cli.report.signs import Signs
 
-_BARS = "▁▂▃▄▅▆▇█"
-_EMPTY_BAR = "·"
 _FRAMES_A_LINE = 60
 _SHOWN_RUNS = 24
 _SHOWN_IDS = 4
@@ -36,7 +35,7 @@ _STEPS = {
 
 
 def pruned_summary(
-    title: str, pruned: PrunedVideo, record: Mapping[str, Any], *, q_source: str | None = None
+    title: str, pruned: PrunedVideo, record: Mapping[str, Any], signs: Signs, *, q_source: str | None = None
 ) -> RenderableType:
     """All of a pruned video on about fifteen lines.
 
@@ -44,6 +43,7 @@ def pruned_summary(
         title: the video's or the file's name.
         pruned: the video.
         record: its record, whose numbers are shown.
+        signs: what to draw with.
         q_source: where the rate comes from; None for a file read back.
     """
     grid = summary_grid()
@@ -80,8 +80,8 @@ def pruned_summary(
     return Group(
         Text(title, style="bold"),
         grid,
-        Text(f"tokens kept of each frame (full bar = {pruned.tokens_per_frame}, {_EMPTY_BAR} = none)", style="dim"),
-        *_bars(pruned),
+        Text(f"tokens kept of each frame ({signs.full} = {pruned.tokens_per_frame}, {signs.none} = none)", style="dim"),
+        *_bars(pruned, signs),
         Text("the sequence: ids, and each run of placeholders as id x length", style="dim"),
         Text(_run_length_text(pruned)),
     )
@@ -190,19 +190,14 @@ def timings_text(timings: Mapping[str, float]) -> str:
     return f"{', '.join(parts)}; {whole}" if parts else whole
 
 
-def _bars(pruned: PrunedVideo) -> list[Text]:
+def _bars(pruned: PrunedVideo, signs: Signs) -> list[Text]:
     """Lines of one bar a frame, each line behind the time it begins at."""
     counts, times = pruned.num_tokens_per_frame.tolist(), pruned.frame_pts_seconds.tolist()
     lines = []
     for start in range(0, len(counts), _FRAMES_A_LINE):
-        bars = "".join(bar(count, pruned.tokens_per_frame) for count in counts[start : start + _FRAMES_A_LINE])
+        bars = "".join(signs.bar(count, pruned.tokens_per_frame) for count in counts[start : start + _FRAMES_A_LINE])
         lines.append(Text.assemble((f"{times[start]:8.1f} s ", "dim"), (bars, "green")))
     return lines
-
-
-def bar(count: int, full: int) -> str:
-    """One character for ``count`` of ``full``; never the empty one for a frame that keeps a token."""
-    return _BARS[-(-count * len(_BARS) // full) - 1] if count else _EMPTY_BAR
 
 
 def _run_length_text(pruned: PrunedVideo) -> str:

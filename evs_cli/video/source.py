@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from evs_cli.errors import UsageError, VideoError
+from evs_cli.video.folders import folder_hint
 from evs_cli.video.own_files import begins_as_own, is_own_file
 from evs_cli.video.pyav import open_options
 
@@ -78,7 +79,7 @@ def _regular_file_size(path: Path) -> int:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, "")
+            raise VideoError(f"cannot open {name}: {_ERRNO_WORDS[errno.EISDIR]}", hint=folder_hint(path))
         if not stat.S_ISREG(status.st_mode):
             # Opening a named pipe would wait for its writer, perhaps for ever.
             raise VideoError(f"cannot open {name}: it is not a regular file", hint="save the video to a file first")

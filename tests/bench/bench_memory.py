@@ -85,7 +85,7 @@ def run_case(case, video, num_frames, plain):
             print(json.dumps({"peak": peak_bytes(), "rows": None}))
             return
         keep_freed_blocks()  # as the program does
-        job = PruneRequest([video], request, RATE, str(output))
+        job = PruneRequest([video], request, [RATE], str(output))
         (outcome,) = run_prune(job, session.SilentProgress())
         prune_record(outcome)
         pruned = outcome.result.pruned

@@ -59,10 +59,10 @@ def test_all_ends_with_6_where_no_server_takes_it(evs, tiny_model):
     assert "sglang@0.5.23" in err
 
 
-def test_another_version_is_said(evs, tiny_model):
+def test_another_version_is_refused(evs, tiny_model):
     code, _, err = evs("plan", SAMPLE, "--model", tiny_model("qwen3_vl"), "--dialect", "vllm@0.32.1")
-    assert code == 0
-    assert "the rules of vllm 0.32.1 are not known: those of 0.33 are used" in err
+    assert code == 2
+    assert "Invalid dialect 'vllm@0.32.1': the rules of that version are not known. Expected vllm@0.33." in err
 
 
 def test_a_server_line_alone_is_enough(evs, tiny_model):

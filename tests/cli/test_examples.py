@@ -34,9 +34,15 @@ def folder(tmp_path, monkeypatch):
 
 
 def outputs(line):
-    """What a line says it writes."""
+    """What a line says it writes: of several rates, a file each."""
     words = shlex.split(line)
-    return [words[words.index("-o") + 1]] if "-o" in words else []
+    if "-o" not in words:
+        return []
+    output = Path(words[words.index("-o") + 1])
+    rates = words[words.index("--q") + 1].split(",") if "--q" in words else []
+    if len(rates) < 2:
+        return [output]
+    return [output.with_name(f"{output.stem}-q{rate}{output.suffix}") for rate in rates]
 
 
 def prepare(folder, line):

@@ -7,7 +7,7 @@ from torchvision.transforms.v2 import functional as tvf
 from video_files import video
 
 import evs_cli
-from evs_cli.dialects import ALL, parse_dialect, parse_dialects
+from evs_cli.dialects import ALL, dialect_of_server, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions, ServerSource
 from evs_cli.dialects.served import ServedPlanner, TrueSource, source_notes
 from evs_cli.dialects.vllm_0_33_server import opencv_num_frames
@@ -155,13 +155,13 @@ def test_12b_v2_is_counted_and_not_run(served_checkpoint, evs):
 
 def test_the_default_rate_is_the_servers(tiny_model):
     folder = str(tiny_model("qwen3_vl"))
-    assert Session(make_request(model=folder, dialect="vllm")).pruning_rate(None) == (
+    assert Session(make_request(model=folder, dialect="vllm")).pruning_rates(None)[0] == (
         0.0,
         "vllm@0.33: no --video-pruning-rate",
     )
     command = "vllm serve X --video-pruning-rate 0.4"
-    assert Session(make_request(model=folder, server_cmd=command)).pruning_rate(None)[0] == 0.4
-    assert Session(make_request(model=folder, dialect="vllm")).pruning_rate(0.6) == (0.6, "as asked")
+    assert Session(make_request(model=folder, server_cmd=command)).pruning_rates(None)[0][0] == 0.4
+    assert Session(make_request(model=folder, dialect="vllm")).pruning_rates([0.6]) == ((0.6, "as asked"),)
 
 
 # ------------------------------------------------------------------------------------------ what a server sees
@@ -227,7 +227,8 @@ def test_names_of_dialects():
     assert [dialect.name for dialect in ALL] == ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
     assert parse_dialects("all") == ALL
     assert parse_dialect("vllm@0.33.0").note is None
-    assert parse_dialect("vllm@0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"
+    assert dialect_of_server("vllm", "0.33.1") == parse_dialect("vllm")
+    assert dialect_of_server("vllm", "0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"
     for name in ("tgi", "evs@1", "", "all"):
         with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, vllm@0\.33, sglang@0\.5\.23 or all"):
             parse_dialect(name)

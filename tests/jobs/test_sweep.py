@@ -18,7 +18,8 @@ from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.plain import PlainFrameEncoder
 from evs_cli.errors import UsageError
 from evs_cli.jobs.plan import BudgetJob, PlanRequest
-from evs_cli.jobs.sweep import SweepRequest, parse_rates, sweep
+from evs_cli.jobs.rates import parse_rates
+from evs_cli.jobs.sweep import SweepRequest, sweep
 from evs_cli.pipeline.request import SessionRequest, make_request
 from evs_cli.pipeline.row_selection import AllRows
 from evs_cli.pipeline.session import Session

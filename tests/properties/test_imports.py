@@ -202,7 +202,13 @@ def test_terminals_are_known_to_the_upper_layers_alone():
         ("--help",),
         ("-h",),
         ("--version",),
+        ("-V",),
         ("prune", "--help"),
+        ("prune", "--help-all"),
+        ("help",),
+        ("help", "prune"),
+        ("help", "knee"),
+        ("help", "topics"),
         ("sweep", "--help"),
         ("encode", "--help"),
         ("bench", "--help"),
@@ -226,7 +232,13 @@ def test_quick_commands_load_nothing_heavy(tmp_path, arguments):
 
 
 def test_a_refused_command_line_loads_nothing_heavy(tmp_path):
-    for arguments in (("prun",), ("prune", "x.mp4", "--q", "1.5"), ("prune", "x.mp4", "--print", "all")):
+    for arguments in (
+        ("prun",),
+        ("prune", "x.mp4", "--q", "1.5"),
+        ("prune", "x.mp4", "--print", "all"),
+        ("prune", "x.mp4", "-q", "0.9"),
+        ("help", "nothing"),
+    ):
         done, loaded = run_evs(tmp_path, *arguments)
         assert done.returncode == 2
         assert not loaded & set(HEAVY), arguments
@@ -258,16 +270,16 @@ def test_completion_loads_nothing_heavy(tmp_path, shell, words, expected):
 
 def test_completion_offers_only_names_that_the_program_knows():
     """The lists are written out so that completion needs no import; here they are held to what they copy."""
-    from evs_cli.cli import options
+    from evs_cli.cli.options import values
     from evs_cli.encoders.runtime import DTYPES
     from evs_cli.encoders.source import SHORT_NAMES
     from evs_cli.report.console import FORMATS
     from evs_cli.video.decoder import DECODERS
 
-    assert set(options._MODELS) <= set(SHORT_NAMES)
-    assert options._FORMATS == FORMATS
-    assert ("auto", *DTYPES) == options._DTYPES
-    assert options._DECODERS == DECODERS
+    assert set(values.MODELS) <= set(SHORT_NAMES)
+    assert values.FORMATS == FORMATS
+    assert ("auto", *DTYPES) == values.DTYPES
+    assert values.DECODERS == DECODERS
 
 
 def test_the_root_is_light_and_its_names_resolve(tmp_path):

@@ -13,26 +13,29 @@ from pruned_made import make_pruned
 from evs_cli.report import records
 from evs_cli.report.console import sentence
 from evs_cli.report.render import size_text
-from evs_cli.report.tables import _run_length_text, bar
+from evs_cli.report.signs import ASCII, UNICODE
+from evs_cli.report.tables import _run_length_text
 
 # Bars.
 
 
+@pytest.mark.parametrize("signs", [UNICODE, ASCII], ids=["unicode", "ascii"])
 @given(full=st.integers(1, 5000), data=st.data())
-def test_a_bar_is_empty_for_nothing_and_full_for_all_alone(full, data):
+def test_a_bar_is_empty_for_nothing_and_full_for_all_alone(signs, full, data):
     count = data.draw(st.integers(0, full))
-    shown = bar(count, full)
+    shown = signs.bar(count, full)
     assert len(shown) == 1
-    assert (shown == "·") == (count == 0)
-    assert shown != "█" or count * 8 > full * 7
-    assert bar(full, full) == "█"
+    assert (shown == signs.none) == (count == 0)
+    assert shown != signs.levels[-1] or count * 8 > full * 7
+    assert signs.bar(full, full) == signs.levels[-1]
 
 
+@pytest.mark.parametrize("signs", [UNICODE, ASCII], ids=["unicode", "ascii"])
 @given(full=st.integers(1, 5000), data=st.data())
-def test_more_tokens_are_no_lower_bar(full, data):
+def test_more_tokens_are_no_lower_bar(signs, full, data):
     less, more = sorted(data.draw(st.tuples(st.integers(0, full), st.integers(0, full))))
-    order = "·▁▂▃▄▅▆▇█"
-    assert order.index(bar(less, full)) <= order.index(bar(more, full))
+    order = signs.none + signs.levels
+    assert order.index(signs.bar(less, full)) <= order.index(signs.bar(more, full))
 
 
 # Sizes and sentences.

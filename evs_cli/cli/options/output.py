@@ -1,0 +1,114 @@
+"""Files that are written, and how a result looks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from evs_cli.cli.command import show_whole_help
+from evs_cli.cli.options.values import FORMATS, LEVELS, STORE_DTYPES, completed_from
+
+_OUTPUT = "Output"
+
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="PATH",
+        help="File to write, .pt or .safetensors, or a folder. A folder takes {stem}.pt of each video; several "
+        "rates put -q0.5 behind the stem. Default: print only.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+EncodingOutput = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="PATH",
+        help="File to write, .safetensors, or a folder for several videos.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+StoreDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--store-dtype",
+        metavar="DTYPE",
+        help="Dtype of the rows: bfloat16, float16, int8, fp8. The last two have a scale a row. The error "
+        "is measured and told. Default: the embeddings' own, without any.",
+        autocompletion=completed_from(*STORE_DTYPES),
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Levels = Annotated[
+    str,
+    typer.Option(
+        "--levels",
+        metavar="NAME",
+        help="all, or main to leave further levels (DeepStack) out.",
+        autocompletion=completed_from(*LEVELS),
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Plot = Annotated[
+    str | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE",
+        help="Draw the curves: .png, .svg or .pdf, with a .csv beside.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite an output that exists.", rich_help_panel=_OUTPUT)]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Only say what would be done. No weights are loaded.", rich_help_panel=_OUTPUT),
+]
+Print = Annotated[
+    str | None,
+    typer.Option(
+        "--print",
+        metavar="PARTS",
+        help="Print ids, embeddings or both (ids,embeddings) whole, as JSON.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="table, json or csv.",
+        autocompletion=completed_from(*FORMATS),
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=_OUTPUT)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print the result and errors alone.", rich_help_panel=_OUTPUT)
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        help="Tell more about the run. Twice for the libraries' own logs.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.", rich_help_panel=_OUTPUT)]
+Debug = Annotated[bool, typer.Option("--debug", envvar="EVS_DEBUG", help="Show tracebacks.", rich_help_panel=_OUTPUT)]
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        is_eager=True,
+        callback=show_whole_help,
+        help="Show all options and stop.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
