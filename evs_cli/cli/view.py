@@ -73,10 +73,13 @@ def command(
 ) -> None:
     """See what was kept of a video, on a page with a slider for the rate.
 
-    The page is one file that needs no network. FILE is what `evs prune` or `evs encode` wrote; its pictures come from the video, if that is at hand. A video in its
-    place is encoded first. Several files of one video, or --model given again, stand side by side.
+    The page is one file that needs no network. FILE is what `evs prune` or `evs encode` wrote; its pictures come from
+    the video, if that is at hand. A video in its place is encoded first. Several files of one video, or --model given
+    again, stand side by side.
     """
-    rates = pruning_rates(None if q is None else [repr(q)], keep)
+    rates = pruning_rates(None if q is None else [q], keep)
+    if rates is not None and len(rates) > 1:
+        raise UsageError(f"--q gives {len(rates)} rates ({q}). Expected one; the page's slider shows every other.")
     if max_frames is not None and max_frames < 1:
         raise UsageError(f"Invalid --max-frames ({max_frames}). Expected at least 1.")
     with sink.progress() as progress:

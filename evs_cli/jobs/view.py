@@ -113,9 +113,10 @@ def _view_video(request: ViewRequest, progress: Progress, source: VideoSource, _
 
     runs = []
     for session in request.sessions:
-        inputs = open_inputs([source], session, request.q, progress, request.cache)
+        asked = None if request.q is None else [request.q]
+        inputs = open_inputs([source], session, asked, progress, request.cache)
         with inputs.opened(source) as video:
-            q, _source = video.rate
+            (q, _source), *_more = video.rates
             run = run_of_clip(
                 video.encode(with_rows=False),
                 q=q,

@@ -99,7 +99,7 @@ def is_error(record, video, code, err):
 
 def test_every_command_is_asked():
     named = {line.split(" ")[0] for line in (*MANY, *ONE, *NO_VIDEO)}
-    assert named == {*_COMMANDS, *_GROUPS}
+    assert named == {*_COMMANDS, *_GROUPS} - {"help"}  # which prints a page
 
 
 @pytest.mark.parametrize("line", [*MANY, *ONE])

@@ -12,16 +12,7 @@ _PRUNING = "Pruning"
 _NAMES = ("--q", "--pruning-rate", "--video-pruning-rate")
 _ALSO = "Also --pruning-rate, --video-pruning-rate."
 
-PruneViewRate = Annotated[
-    float | None,
-    typer.Option(
-        *_NAMES,
-        metavar="RATE",
-        help=f"Share of the video tokens to drop, 0 <= q < 1. {_ALSO} Default: the file's own or the model's, else 0.7.",
-        rich_help_panel=_PRUNING,
-    ),
-]
-Rates = Annotated[
+PruneRates = Annotated[
     list[str] | None,
     typer.Option(
         *_NAMES,
@@ -38,6 +29,15 @@ Rates = Annotated[
         *_NAMES,
         metavar="RATES",
         help=f"Rates, 0.5,0.75 or 0:0.9:0.1 (from, to, step). The end is included. {_ALSO} Default: 0:0.9:0.1.",
+        rich_help_panel=_PRUNING,
+    ),
+]
+ViewRate = Annotated[
+    str | None,
+    typer.Option(
+        *_NAMES,
+        metavar="RATE",
+        help=f"Share of the video tokens to drop, 0 <= q < 1. {_ALSO} Default: the file's own, or the model's, or 0.7.",
         rich_help_panel=_PRUNING,
     ),
 ]
