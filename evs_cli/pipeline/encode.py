@@ -17,7 +17,7 @@ from evs_cli.errors import ModelError, VideoError
 from evs_cli.pipeline.batching import choose_batch_size
 from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.encoded_video import ClipCounts, EncodedClip, lost_frames_sentence
-from evs_cli.pipeline.prefetch import Ahead
+from evs_cli.pipeline.prefetch import Prefetcher
 from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
 from evs_cli.pipeline.provenance import provenance_of
 from evs_cli.pipeline.settings import EncodeSettings
@@ -148,8 +148,8 @@ class EncodeRun:
             reuses=self.reuses,
         )
         with (
-            Ahead(grouped, on_close=stream.cancel) as groups,
-            Ahead(self._preprocessed(groups), on_close=groups.close) as preprocessed,
+            Prefetcher(grouped, on_close=stream.cancel) as groups,
+            Prefetcher(self._preprocessed(groups), on_close=groups.close) as preprocessed,
         ):
             while True:
                 with self.timings.measure("decode"):

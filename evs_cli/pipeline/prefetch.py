@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.1  # a wait without end cannot be interrupted on every system
 _PATIENCE_SECONDS = 0.3  # with a thread that is told to stop
 
 
-class Ahead(Iterator[Item], Generic[Item]):
+class Prefetcher(Iterator[Item], Generic[Item]):
     """The items of ``source``, made in another thread, at most ``depth`` of them before they are asked for.
 
     An error of the source is raised in its place, after the items before it.
@@ -83,7 +83,7 @@ class Ahead(Iterator[Item], Generic[Item]):
                 self._on_close()
         self._thread.join(_PATIENCE_SECONDS)
 
-    def __enter__(self) -> Ahead[Item]:
+    def __enter__(self) -> Prefetcher[Item]:
         return self
 
     def __exit__(
