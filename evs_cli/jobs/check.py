@@ -31,7 +31,7 @@ from evs_cli.servers.comparison import (
     compare_context,
     compare_count,
     compare_ids,
-    first_parting,
+    first_divergence,
     split_prompts,
 )
 from evs_cli.servers.http_json import DEFAULT_TIMEOUT_SECONDS, HttpJson, HttpStatusError, key_in, parse_address
@@ -210,7 +210,7 @@ def _report(
     if isinstance(answer, TokenizedPrompt):
         ids = answer.input_ids
         comparisons = compare_ids(planned, ids, decode)
-        parting, limit = first_parting(planned, ids, decode), answer.max_model_len or limit
+        parting, limit = first_divergence(planned, ids, decode), answer.max_model_len or limit
         mine, theirs = split_prompts(planned, ids)
         answered = Answered(len(ids), theirs.video)
         is_searched = mine.video != theirs.video
