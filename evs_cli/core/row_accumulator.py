@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 
-class Gathered:
+class RowAccumulator:
     """Rows in the order they came.
 
     A list of a tensor a batch would cost no less and end as a copy, and worse: each would lie for good behind its
