@@ -20,7 +20,7 @@ from evs_cli.encoders.runtime import Runtime, synchronise
 from evs_cli.errors import UsageError
 from evs_cli.jobs.inputs import opened
 from evs_cli.pipeline.machine import peak_memory_bytes, processor_name
-from evs_cli.pipeline.progress import Progress, SilentProgress, ToldOnce
+from evs_cli.pipeline.progress import DeduplicatedProgress, Progress, SilentProgress
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.row_selection import RowsAtRates
 from evs_cli.pipeline.session import Session
@@ -125,7 +125,7 @@ def run_bench(
     """
     if repeats < 1:
         raise UsageError(f"Invalid repeats ({repeats}). Expected at least 1.")
-    session = Session(request, ToldOnce(progress or SilentProgress()))
+    session = Session(request, DeduplicatedProgress(progress or SilentProgress()))
     with _opened_or_drawn(video, session.progress) as source:
         return _measure(source, session, repeats)
 
