@@ -53,7 +53,7 @@ class ServerLimit:
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedAt:
+class PlannedUse:
     """One source as a server takes it at a rate: what the limits are compared with."""
 
     planner: ServedPlanner
@@ -87,7 +87,7 @@ class PlannedAt:
 
 
 def server_limits(
-    at: PlannedAt,
+    at: PlannedUse,
     plan_at: Callable[[ServerSource], ServerPlan],
     *,
     context_limit: int | None,
@@ -109,7 +109,7 @@ def server_limits(
     )
 
 
-def first_hit(at: PlannedAt, *, context_limit: int | None, reserve: int = 0) -> str | None:
+def first_hit(at: PlannedUse, *, context_limit: int | None, reserve: int = 0) -> str | None:
     """The name of the first limit that a clip runs into, None where it passes; arguments as ``server_limits``."""
     limits = _limits(at.planner, context_limit, reserve)
     return next((limit.name for limit in limits if limit.used(at) > limit.most), None)
@@ -124,7 +124,7 @@ def _limits(planner: ServedPlanner, context_limit: int | None, reserve: int) -> 
     yield from rules.limits(planner.model, planner.options, context)
 
 
-def _longest_seconds(at: PlannedAt, plan_at: Callable[[ServerSource], ServerPlan], limit: Limit) -> float | None:
+def _longest_seconds(at: PlannedUse, plan_at: Callable[[ServerSource], ServerPlan], limit: Limit) -> float | None:
     """Seconds of the longest clip that passes; 0 where none does, None where any does or the rate is unknown.
 
     Every shorter clip passes too. Use grows with length but for rounding, and but where a family's rate falls with it

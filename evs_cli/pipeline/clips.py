@@ -12,7 +12,7 @@ from typing import Protocol
 
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import ServerSource
-from evs_cli.dialects.limits import PlannedAt, ServerLimit, first_hit, server_limits
+from evs_cli.dialects.limits import PlannedUse, ServerLimit, first_hit, server_limits
 from evs_cli.dialects.served import ServedPlanner, TrueSource
 from evs_cli.encoders.base import Clip, EncodeOptions, FloatArray, VideoEncoder
 from evs_cli.errors import UsageError
@@ -224,6 +224,6 @@ class ServerClips:
             reserve=reserve,
         )
 
-    def _planned_at(self, plan: ClipPlan, q: float) -> PlannedAt:
+    def _planned_at(self, plan: ClipPlan, q: float) -> PlannedUse:
         assert plan.served is not None
-        return PlannedAt(self.planner, self.source, plan.served.server, q, plan.options.prompt)
+        return PlannedUse(self.planner, self.source, plan.served.server, q, plan.options.prompt)
