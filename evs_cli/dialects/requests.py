@@ -26,7 +26,7 @@ class ServerRecipe:
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServingRequest:
     """What a recipe is made from, beside the server's options."""
 
     model: str
@@ -41,7 +41,7 @@ class Serving:
     """Length of the answer; None leaves it to the server."""
 
 
-def chat_body(serving: Serving, url: str) -> dict[str, Any]:
+def chat_body(serving: ServingRequest, url: str) -> dict[str, Any]:
     """The body of a chat completion with one video and a text."""
     content = [
         {"type": "video_url", "video_url": {"url": url}},

@@ -20,7 +20,7 @@ from evs_cli.dialects.base import (
     ServerSource,
 )
 from evs_cli.dialects.pixels import processor_pixels, with_pixels
-from evs_cli.dialects.requests import ServerRecipe, Serving
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.sampling import SamplingRequest
@@ -135,5 +135,5 @@ class Server(Protocol):
         """What of sampling and size a request says beside its messages."""
         return {}
 
-    def recipe(self, serving: Serving, options: ServerOptions) -> ServerRecipe:
+    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
         """The line that starts it and the request to it. What a request may say is there, the rest in the line."""

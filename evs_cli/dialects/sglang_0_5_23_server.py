@@ -11,7 +11,7 @@ from evs_cli.dialects import sglang_0_5_23 as sglang
 from evs_cli.dialects import sglang_0_5_23_glm as glm
 from evs_cli.dialects.base import NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.pixels import loader_pixels, with_pixels
-from evs_cli.dialects.requests import ServerRecipe, Serving, chat_body, json_text, whole_path
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, chat_body, json_text, whole_path
 from evs_cli.dialects.server import FamilyRules, Server
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.video.info import VideoInfo
@@ -58,7 +58,7 @@ class Sglang(Server):
             return None
         return super().fewer_frames(model, num_frames, duration_seconds)
 
-    def recipe(self, serving: Serving, options: ServerOptions) -> ServerRecipe:
+    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
         """See ``Server.recipe``."""
         words = ["python", "-m", "sglang.launch_server", "--model-path", serving.model]
         words += [] if serving.context is None else ["--context-length", str(serving.context)]

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import ServerOptions
-from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving, chat_body, whole_path
+from evs_cli.dialects.requests import DEFAULT_PROMPT, ServingRequest, chat_body, whole_path
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
@@ -191,7 +191,7 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     """
     session = clip.session
     assert session.options.prompt is not None
-    serving = Serving(served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
+    serving = ServingRequest(served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
     # By a server started without options: its own need not be said again, and must not be, so that they show.
     asking = ServedPlanner(session.dialect, clip.planner.encoder, ServerOptions(), session.sampling)
     asked = asking.server_options(session.sampling, session.options)

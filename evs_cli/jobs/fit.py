@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evs_cli.dialects.requests import ServerRecipe, Serving, evs_flags
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, evs_flags
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import check_context
@@ -250,7 +250,7 @@ def server_recipe(planned: ClipPlan, clips: Clips, request: FitRequest, q: float
     if clips.planner is None:
         return None
     options = planned.options
-    serving = Serving(
+    serving = ServingRequest(
         model=clips.planner.encoder.source.location,
         q=q,
         context=request.context,
