@@ -23,7 +23,7 @@ _MAX_RATE_DIFFERENCE = 0.01  # of the true rate; less shifts no sampled frame by
 
 
 @dataclass(frozen=True, eq=False)
-class TrueSource:
+class SourceTimes:
     """The frames there really are."""
 
     pts_seconds: FloatArray
@@ -142,7 +142,7 @@ class ServedPlanner:
         return replace(again, notes=(*dict.fromkeys((*plan.notes, *again.notes)), note))
 
     def plan(
-        self, source: ServerSource, true: TrueSource, sampling: SamplingRequest, options: EncodeOptions
+        self, source: ServerSource, true: SourceTimes, sampling: SamplingRequest, options: EncodeOptions
     ) -> ServedClip:
         """A clip as the server takes it, its frames found among those there really are.
 
@@ -168,7 +168,7 @@ class ServedPlanner:
         outer = sum(len(self._ids(marker)) for marker in server.outer)
         return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes)
 
-    def selection(self, server: ServerPlan, true: TrueSource) -> FrameSelection:
+    def selection(self, server: ServerPlan, true: SourceTimes) -> FrameSelection:
         """The frames a server samples, among those there really are: one past the last is the last."""
         indices = np.minimum(server.frame_indices, len(true.pts_seconds) - 1)
         return FrameSelection(
@@ -232,7 +232,7 @@ class ServedPlanner:
         return self._known_ids[text]
 
 
-def source_notes(source: ServerSource, true: TrueSource) -> tuple[str, ...]:
+def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:
     """Sentences where the server believes another number of frames or another rate than the file has."""
     num_frames = len(true.pts_seconds)
     true_fps = num_frames / true.duration_seconds if true.duration_seconds > 0 else 0.0

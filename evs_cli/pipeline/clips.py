@@ -13,7 +13,7 @@ from typing import Protocol
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import ServerSource
 from evs_cli.dialects.limits import PlannedUse, ServerLimit, first_hit, server_limits
-from evs_cli.dialects.served import ServedPlanner, TrueSource
+from evs_cli.dialects.served import ServedPlanner, SourceTimes
 from evs_cli.encoders.base import Clip, EncodeOptions, FloatArray, VideoEncoder
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.clip_plan import ClipPlan, SourceFacts
@@ -176,7 +176,7 @@ class ServerClips:
         planner: ServedPlanner,
         facts: SourceFacts,
         source: ServerSource,
-        true: TrueSource,
+        true: SourceTimes,
         file: VideoInfo | None = None,
     ) -> None:
         self.dialect, self.planner, self.source = planner.dialect, planner, source
