@@ -19,15 +19,15 @@ from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
 from evs_cli.jobs.budget import model_context_limit
-from evs_cli.jobs.check_matches import Answered, frames_apart, matching_plans
+from evs_cli.jobs.check_matches import ServerCount, frames_apart, matching_plans
 from evs_cli.jobs.check_plan import CheckedClip, plan_clip
 from evs_cli.jobs.inputs import STDIN, opened
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.pipeline.request import SessionRequest, make_request
 from evs_cli.servers.client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
 from evs_cli.servers.comparison import (
-    Asked,
     CheckReport,
+    CheckSubject,
     compare_context,
     compare_count,
     compare_ids,
@@ -212,11 +212,11 @@ def _report(
         comparisons = compare_ids(planned, ids, decode)
         parting, limit = first_divergence(planned, ids, decode), answer.max_model_len or limit
         mine, theirs = split_prompts(planned, ids)
-        answered = Answered(len(ids), theirs.video)
+        answered = ServerCount(len(ids), theirs.video)
         is_searched = mine.video != theirs.video
     else:
         comparisons = compare_count(planned, answer.prompt_tokens)
-        answered = Answered(answer.prompt_tokens, None)
+        answered = ServerCount(answer.prompt_tokens, None)
         is_searched = comparisons[0].differs
     suggestions: tuple[str, ...] = ()
     if is_searched:
@@ -226,7 +226,7 @@ def _report(
     asked_limit = session.server.max_model_len
     version = client.version(listed.owner)
     return CheckReport(
-        asked=Asked(
+        asked=CheckSubject(
             video=clip.name,
             model=clip.planner.encoder.source.name,
             dialect=session.dialect.name,
@@ -261,7 +261,7 @@ def _server_notes(clip: CheckedClip, listed: ServedName, version: str | None) ->
 
 
 def _answer_notes(
-    clip: CheckedClip, answer: TokenizedPrompt | PromptUsage, answered: Answered, limit: int | None
+    clip: CheckedClip, answer: TokenizedPrompt | PromptUsage, answered: ServerCount, limit: int | None
 ) -> list[str]:
     notes = []
     if limit is not None and answered.prompt_tokens > limit - clip.planner.rules.context_margin:

@@ -24,7 +24,7 @@ _FPS = (1.0, 2.0, 4.0, 0.5, 8.0)
 
 
 @dataclass(frozen=True)
-class Answered:
+class ServerCount:
     """What the server said, as far as a plan can say it too."""
 
     prompt_tokens: int
@@ -38,7 +38,7 @@ class Answered:
         return self.prompt_tokens if self.video_ids is None else len(self.video_ids)
 
 
-def matching_plans(clip: CheckedClip, answered: Answered) -> tuple[str, ...]:
+def matching_plans(clip: CheckedClip, answered: ServerCount) -> tuple[str, ...]:
     """Sentences on the other plans that give the server's very ids, or its number where it tells no ids; three at most.
 
     Every rate is tried of the plan as it is, and the likely ones of any other: a number is soon met by chance.

@@ -90,7 +90,7 @@ class FirstDivergence:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckSubject:
     """What was asked, and whom; model, dialect and rate are the plan's."""
 
     video: str
@@ -109,7 +109,7 @@ class Asked:
 class CheckReport:
     """A video as planned and as a server counts it."""
 
-    asked: Asked
+    asked: CheckSubject
     comparisons: tuple[Comparison, ...]
     """The whole prompt first."""
     parting: FirstDivergence | None

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evs_cli.servers.comparison import (
-    Asked,
     CheckReport,
+    CheckSubject,
     PlannedPrompt,
     compare_context,
     compare_count,
@@ -208,7 +208,7 @@ def test_the_longest_sequence(planned, served, is_asked, expected):
 
 def test_a_report_differs_where_a_row_does():
     planned = prompt([1], [[30]], [4], [3])
-    asked = Asked("a.mp4", "m", "hf", 0.0, "http://h", "usage", "m", None, None)
+    asked = CheckSubject("a.mp4", "m", "hf", 0.0, "http://h", "usage", "m", None, None)
     equal = CheckReport(asked, compare_count(planned, len(planned.input_ids)), None, (), ())
     assert not equal.differs
     assert CheckReport(asked, compare_count(planned, 1), None, (), ()).differs
