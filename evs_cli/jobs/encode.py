@@ -20,7 +20,7 @@ from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest
-from evs_cli.pipeline.row_selection import RowsInto, TokenGrid
+from evs_cli.pipeline.row_selection import RowsToSink, TokenGrid
 from evs_cli.pipeline.session import Session
 from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 
@@ -137,7 +137,7 @@ def encode_to_file(
             spools.append(stack.enter_context(spool.expecting(token_grid_thw[0])))
             return spool
 
-        clip = session.encode(source, RowsInto(open_spool))
+        clip = session.encode(source, RowsToSink(open_spool))
         spool, timings = spools[-1], timings or Timings()
         timings.seconds.update(clip.timings_seconds)
         session.progress.stage("write")

@@ -112,7 +112,7 @@ class RowsAtRates:
 
 
 @dataclass(frozen=True)
-class RowsInto:
+class RowsToSink:
     """Gives every row to a sink of the caller's, which ``open_sink`` makes for the planned grid.
 
     It may be called twice where a stored encoding turns out to be damaged; the later sink counts then.
