@@ -16,7 +16,7 @@ import numpy as np
 from evs_cli.errors import UsageError
 from evs_cli.video.cores import core_count
 from evs_cli.video.decoder import Decoder, check_decoder
-from evs_cli.video.frames import DecodedFrame, Faults, FrameStream, Picture
+from evs_cli.video.frames import DecodedFrame, DecodeFaults, FrameStream, Picture
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.packets import Int64Array, PacketIndex
 from evs_cli.video.pyav import one_thread
@@ -56,7 +56,7 @@ def read_frames(
         raise UsageError(f"Invalid chunk_frames ({chunk_frames}). Expected chunk_frames >= 1.")
     if num_threads is not None and num_threads < 1:
         raise UsageError(f"Invalid num_threads ({num_threads}). Expected num_threads >= 1.")
-    threads, faults, wanted = num_threads or core_count(), Faults(), np.unique(indices)
+    threads, faults, wanted = num_threads or core_count(), DecodeFaults(), np.unique(indices)
     check_decoder(decoder)
     if decoder == "pyav":
         decoded = _decode(info, wanted, threads, faults)
@@ -89,7 +89,9 @@ class _SeekLostError(Exception):
     """The key frame that a seek was for did not come out: it ended behind it, as in MPEG-TS, or it is damaged."""
 
 
-def _decode(info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults) -> Generator[DecodedFrame, None, None]:
+def _decode(
+    info: VideoInfo, wanted: Int64Array, threads: int, faults: DecodeFaults
+) -> Generator[DecodedFrame, None, None]:
     """The pictures of ``wanted`` (n,) int64 ascending, distinct, less those that do not decode."""
     last = -1
     for frame in _decode_legs(info, wanted, threads, faults):
@@ -99,14 +101,14 @@ def _decode(info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults) -
     if len(tail) and threads > 1 and not faults.is_cancelled.is_set():
         # A fault as the decoder is emptied makes PyAV drop the frames that its other threads hold. One thread holds
         # none, so that a cut-off file gives the same frames on every machine.
-        retry_faults = Faults(is_cancelled=faults.is_cancelled)
+        retry_faults = DecodeFaults(is_cancelled=faults.is_cancelled)
         yield from _decode_legs(info, tail, 1, retry_faults)
         faults.num_corrupt_packets = max(faults.num_corrupt_packets, retry_faults.num_corrupt_packets)
         faults.num_damaged_frames = max(faults.num_damaged_frames, retry_faults.num_damaged_frames)
 
 
 def _decode_legs(
-    info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults
+    info: VideoInfo, wanted: Int64Array, threads: int, faults: DecodeFaults
 ) -> Generator[DecodedFrame, None, None]:
     num_done = 0
     try:
@@ -153,7 +155,7 @@ def _opened(info: VideoInfo, threads: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _decode_segment(
-    info: VideoInfo, container: Any, stream: Any, segment: _Segment, faults: Faults
+    info: VideoInfo, container: Any, stream: Any, segment: _Segment, faults: DecodeFaults
 ) -> Generator[DecodedFrame, None, None]:
     if info.packets.access == "count":
         frames = _counted_frames(container, stream, faults)
@@ -175,7 +177,7 @@ def _decode_segment(
 
 
 def _timed_frames(
-    packets: PacketIndex, container: Any, stream: Any, segment: _Segment, faults: Faults
+    packets: PacketIndex, container: Any, stream: Any, segment: _Segment, faults: DecodeFaults
 ) -> Generator[tuple[int, Any], None, None]:
     """``(index, frame)`` of the shown frames of a segment, known by their time."""
     ticks, key_tick = packets.pts_ticks, segment.key_tick
@@ -205,13 +207,13 @@ def _seek(container: Any, stream: Any, key_tick: int) -> None:
         raise _SeekLostError from error
 
 
-def _counted_frames(container: Any, stream: Any, faults: Faults) -> Generator[tuple[int, Any], None, None]:
+def _counted_frames(container: Any, stream: Any, faults: DecodeFaults) -> Generator[tuple[int, Any], None, None]:
     """``(index, frame)`` of all frames in order, for files whose frames carry no usable time."""
     for count, frame in enumerate(_decoded_frames(container, stream, faults)):
         yield count + faults.num_corrupt_packets, frame  # a damaged packet is a frame that is missing from the count
 
 
-def _decoded_frames(container: Any, stream: Any, faults: Faults) -> Generator[Any, None, None]:
+def _decoded_frames(container: Any, stream: Any, faults: DecodeFaults) -> Generator[Any, None, None]:
     """The frames that decode, from where the file is to its end; damaged packets are skipped and counted."""
     import av
 

@@ -23,13 +23,13 @@ from evs_cli.files.encoding.digests import CHECKSUM_SUFFIX
 from evs_cli.files.encoding.dtypes import DTYPES
 from evs_cli.files.encoding.record import INPUT_PREFIX, SCALE_SUFFIX, StoreFacts, level_name
 from evs_cli.files.encoding.stored_rows import StoreError, has_scales
-from evs_cli.files.record_checks import Fault, describe, require
+from evs_cli.files.record_checks import RecordFault, describe, require
 from evs_cli.pipeline.encoded_video import ClipCounts, EncodedClip
 
 _SCORE_DTYPES = ("float32", "bfloat16", "float16")
 _VALUES = {
     **dict.fromkeys(("token_grid_thw", "model_grid_thw"), r.TRIPLE),
-    "frame_size": r.Value("two integers", lambda value: r.POSITIVE.is_right(value) and len(value) == 2),
+    "frame_size": r.ValueCheck("two integers", lambda value: r.POSITIVE.is_right(value) and len(value) == 2),
     **dict.fromkeys(("spatial_merge_size", "temporal_patch_size"), r.at_least(1)),
     "placeholder_token_id": r.at_least(0),
     **dict.fromkeys(("planned", "store", "model", "processing", "provenance"), r.PLAIN),
@@ -75,7 +75,7 @@ def check_store(record: Mapping[str, Any], rows: Mapping[str, TensorEntry], num_
         num_tokens: N by the grid.
 
     Raises:
-        Fault: they contradict each other.
+        RecordFault: they contradict each other.
     """
     store = record["store"]
     require(set(store) == set(StoreFacts.__dataclass_fields__), "store has other entries than expected")
@@ -113,7 +113,7 @@ def check_values(record: Mapping[str, Any]) -> None:
     """The values that are no tensors.
 
     Raises:
-        Fault: one is missing or of another kind.
+        RecordFault: one is missing or of another kind.
     """
 
     r.check_values(record, _VALUES)
@@ -124,7 +124,7 @@ def check_tensors(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
     """Every small tensor's shape, dtype and range.
 
     Raises:
-        Fault: one is missing, unknown, of another shape, or holds what cannot be.
+        RecordFault: one is missing, unknown, of another shape, or holds what cannot be.
     """
     num_frames, height, width = record["token_grid_thw"]
     names = [level_name(level) for level in range(len(store.dims))]
@@ -146,7 +146,7 @@ def check_ranking(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
     """The ranking, after checking that the rows stand in its order.
 
     Raises:
-        Fault: they do not.
+        RecordFault: they do not.
     """
     scores = tensors["dissimilarity"]
     require(bool((scores[0] == FIRST_FRAME_DISSIMILARITY).all()), "dissimilarity of frame 0 is not 255")
@@ -165,7 +165,7 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
     """The encoding but for its rows.
 
     Raises:
-        Fault: parts that contradict each other.
+        RecordFault: parts that contradict each other.
     """
     ids, positions = tensors["input_ids"], tensors["token_positions"]
     grid = tuple(record["token_grid_thw"])
@@ -178,7 +178,7 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
             record["placeholder_token_id"],
         )
     except UsageError as error:
-        raise Fault(error.message.rstrip(".").removeprefix("Invalid layout: ")) from error
+        raise RecordFault(error.message.rstrip(".").removeprefix("Invalid layout: ")) from error
     owned = torch.zeros(len(ids), dtype=torch.bool)
     owned[positions] = owned[tensors["extra_positions"]] = True
     require(
