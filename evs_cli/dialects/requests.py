@@ -51,7 +51,7 @@ def chat_body(serving: ServingRequest, url: str) -> dict[str, Any]:
     return body if serving.max_tokens is None else {**body, "max_tokens": serving.max_tokens}
 
 
-def whole_path(path: str | None) -> Path:
+def absolute_path(path: str | None) -> Path:
     """The whole path of a file; of numbers alone, one to be filled in."""
     return Path("/path/to/VIDEO") if path is None else Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
 

@@ -11,7 +11,7 @@ from evs_cli.dialects import sglang_0_5_23 as sglang
 from evs_cli.dialects import sglang_0_5_23_glm as glm
 from evs_cli.dialects.base import NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.pixels import loader_pixels, with_pixels
-from evs_cli.dialects.requests import ServerRecipe, ServingRequest, chat_body, json_text, whole_path
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text
 from evs_cli.dialects.server import FamilyRules, Server
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.video.info import VideoInfo
@@ -64,7 +64,7 @@ class Sglang(Server):
         words += [] if serving.context is None else ["--context-length", str(serving.context)]
         words += ["--mm-process-config", json_text({"video": options.mm_process})] if options.mm_process else []
         words += ["--json-model-override-args", json_text({"video_pruning_rate": serving.q})] if serving.q > 0 else []
-        return ServerRecipe(shlex.join(words), chat_body(serving, whole_path(serving.video).as_uri()))
+        return ServerRecipe(shlex.join(words), chat_body(serving, absolute_path(serving.video).as_uri()))
 
 
 SERVER = Sglang()

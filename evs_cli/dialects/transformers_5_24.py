@@ -37,7 +37,7 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
         RefusedByServerError: the processor would fail on the clip or its arguments.
     """
     arguments = processor_arguments(options)
-    if samples(arguments, model.do_sample_frames):
+    if is_sampled(arguments, model.do_sample_frames):
         indices, rule = qwen2_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
@@ -101,7 +101,7 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
         RefusedByServerError: the processor would fail on the clip or its arguments.
     """
     arguments = processor_arguments(options)
-    if samples(arguments, model.do_sample_frames):
+    if is_sampled(arguments, model.do_sample_frames):
         indices, rule = qwen3_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
@@ -159,7 +159,7 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
     if model.target_num_patches is None:
         raise RefusedByServerError("transformers 5.24 has no processor of Nemotron Nano VL 12B v2.")
     arguments = processor_arguments(options)
-    if samples(arguments, default=False):
+    if is_sampled(arguments, default=False):
         indices, rule = _even_indices(source, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
@@ -212,7 +212,7 @@ def processor_arguments(options: ServerOptions) -> Arguments:
     return {**options.mm_processor, **options.request}
 
 
-def samples(arguments: Arguments, default: bool) -> bool:
+def is_sampled(arguments: Arguments, default: bool) -> bool:
     """Whether frames are sampled: as said, else where a rate or a number is given (the chat template's call), else
     by the processor's default."""
     asked = arguments.get("fps") is not None or arguments.get("num_frames") is not None
@@ -228,7 +228,7 @@ def pruning(model: ServedModel, options: ServerOptions) -> PruningRate:
     return PruningRate(model.config_pruning_rate, "config.json", can_prune=True)
 
 
-def both_edges(model: QwenModel | GlmModel, arguments: Arguments) -> tuple[int, int]:
+def pixel_limits_of_size(model: QwenModel | GlmModel, arguments: Arguments) -> tuple[int, int]:
     """(least, most) pixels: the checkpoint's, or both edges of ``size``.
 
     Raises:
@@ -246,8 +246,8 @@ def both_edges(model: QwenModel | GlmModel, arguments: Arguments) -> tuple[int, 
 
 
 def size_limits(model: QwenModel, arguments: Arguments) -> tuple[int, int]:
-    """(least, most) pixels: as ``both_edges``, then their two aliases."""
-    least, most = both_edges(model, arguments)
+    """(least, most) pixels: as ``pixel_limits_of_size``, then their two aliases."""
+    least, most = pixel_limits_of_size(model, arguments)
     return int(arguments.get("min_pixels", least)), int(arguments.get("max_pixels", most))
 
 

@@ -36,12 +36,12 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
         RefusedByServerError: the processor would fail on the clip or its arguments.
     """
     arguments = hf.processor_arguments(options)
-    if hf.samples(arguments, model.do_sample_frames):
+    if hf.is_sampled(arguments, model.do_sample_frames):
         indices, rule = glm_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
     plan = glm_plan(source, model, arguments, indices, rule, hf.pruning(model, options))
-    return plan.with_notes(idle_notes(model, arguments, "the processor"))
+    return plan.with_notes(unused_argument_notes(model, arguments, "the processor"))
 
 
 def glm_indices(source: ServerSource, model: GlmModel, arguments: hf.Arguments) -> tuple[Int64Array, str]:
@@ -59,7 +59,7 @@ def glm_indices(source: ServerSource, model: GlmModel, arguments: hf.Arguments) 
         fps = arguments.get("fps") or model.fps
         indices = sampling.glm4v_indices(source, fps, max_seconds=model.max_seconds, at_least=1)
         rule = fps_rule(source, fps, model.max_seconds)
-    return sampling.in_pairs(require_frames(source, indices)), rule
+    return sampling.pad_to_even(require_frames(source, indices)), rule
 
 
 def glm_plan(
@@ -91,7 +91,7 @@ def glm_plan(
         RefusedByServerError: fewer frames than one tubelet, an extreme aspect, or half a ``size``.
     """
     height, width = frame or (source.height, source.width)
-    least, most = hf.both_edges(model, arguments)
+    least, most = hf.pixel_limits_of_size(model, arguments)
     size = qwen3_frame_size(
         height,
         width,
@@ -147,7 +147,7 @@ def by_length_rule(source: ServerSource, temporal_patch_size: int) -> str:
     return f"{fps:g} fps by the clip's length, at most {sampling.GLM_MAX_FRAMES} frames"
 
 
-def idle_notes(model: GlmModel, given: Iterable[str], owner: str) -> list[str]:
+def unused_argument_notes(model: GlmModel, given: Iterable[str], owner: str) -> list[str]:
     """A sentence for each argument of the sampling or the size that does nothing.
 
     Args:

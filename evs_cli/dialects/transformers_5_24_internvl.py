@@ -28,7 +28,7 @@ def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions)
         RefusedByServerError: the processor or the model would fail on the clip or its arguments.
     """
     arguments = hf.processor_arguments(options)
-    if hf.samples(arguments, model.do_sample_frames):
+    if hf.is_sampled(arguments, model.do_sample_frames):
         indices, rule = internvl_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"

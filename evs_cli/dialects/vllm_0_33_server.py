@@ -12,7 +12,7 @@ from evs_cli.dialects import vllm_0_33_glm as glm
 from evs_cli.dialects import vllm_0_33_internvl as internvl
 from evs_cli.dialects import vllm_0_33_limits as limits
 from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerSource
-from evs_cli.dialects.requests import ServerRecipe, ServingRequest, chat_body, json_text, whole_path
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text
 from evs_cli.dialects.server import FamilyRules, Limit, Server
 from evs_cli.video.info import VideoInfo
 
@@ -59,7 +59,7 @@ class Vllm(Server):
 
     def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
         """See ``Server.recipe``."""
-        body = {**chat_body(serving, whole_path(serving.video).as_uri()), **self.extra_body(options)}
+        body = {**chat_body(serving, absolute_path(serving.video).as_uri()), **self.extra_body(options)}
         return ServerRecipe(_line(serving, options), body)
 
 
@@ -89,4 +89,4 @@ def _line(serving: ServingRequest, options: ServerOptions) -> str:
     if options.max_num_batched_tokens is not None:
         words += ["--max-num-batched-tokens", str(options.max_num_batched_tokens)]
     words += ["--media-io-kwargs", json_text({"video": options.media_io})] if options.media_io else []
-    return shlex.join([*words, "--allowed-local-media-path", str(whole_path(serving.video).parent)])
+    return shlex.join([*words, "--allowed-local-media-path", str(absolute_path(serving.video).parent)])

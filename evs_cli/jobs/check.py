@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import ServerOptions
-from evs_cli.dialects.requests import DEFAULT_PROMPT, ServingRequest, chat_body, whole_path
+from evs_cli.dialects.requests import DEFAULT_PROMPT, ServingRequest, absolute_path, chat_body
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
@@ -93,7 +93,7 @@ class CheckRequest:
         """What a request says of the clip; ``MARKER`` where the clip itself goes into it."""
         if self.as_url is None:
             return MARKER
-        return whole_path(self.video).as_uri() if self.as_url == AS_FILE else self.as_url
+        return absolute_path(self.video).as_uri() if self.as_url == AS_FILE else self.as_url
 
 
 def check_video(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> CheckReport:
