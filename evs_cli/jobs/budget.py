@@ -176,7 +176,7 @@ def budget(
         ),
         pruning=None if served is None else served.server.pruning,
         is_at_most=min_dissimilarity is not None,
-        notes=(*planned.notes, *_idle_notes(encoder, kv_budget_bytes)),
+        notes=(*planned.notes, *_no_effect_notes(encoder, kv_budget_bytes)),
     )
 
 
@@ -197,7 +197,7 @@ def model_context_limit(encoder: CostedModel) -> int | None:
     return None if language is None else language.context_limit_tokens
 
 
-def _idle_notes(encoder: VideoEncoder, kv_budget_bytes: int | None) -> list[str]:
+def _no_effect_notes(encoder: VideoEncoder, kv_budget_bytes: int | None) -> list[str]:
     """Sentences on what was asked for and had no effect."""
     if kv_budget_bytes is not None and not encoder.has_language_model:
         return [f"--kv-budget has no effect on {encoder.source.name}, which has no language model"]

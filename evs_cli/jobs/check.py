@@ -19,7 +19,7 @@ from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
 from evs_cli.jobs.budget import model_context_limit
-from evs_cli.jobs.check_matches import ServerCount, frames_apart, matching_plans
+from evs_cli.jobs.check_matches import ServerCount, matching_plans, whole_frame_difference
 from evs_cli.jobs.check_plan import CheckedClip, plan_clip
 from evs_cli.jobs.inputs import STDIN, opened
 from evs_cli.pipeline.keywords import RequestKeywords
@@ -222,7 +222,7 @@ def _report(
     if is_searched:
         suggestions = matching_plans(clip, answered)
         if not suggestions and answered.video_ids is None:
-            suggestions = frames_apart(clip.served, answered.prompt_tokens - len(planned.input_ids))
+            suggestions = whole_frame_difference(clip.served, answered.prompt_tokens - len(planned.input_ids))
     asked_limit = session.server.max_model_len
     version = client.version(listed.owner)
     return CheckReport(

@@ -65,7 +65,7 @@ def matching_plans(clip: CheckedClip, answered: ServerCount) -> tuple[str, ...]:
     return tuple(found[:_MOST])
 
 
-def frames_apart(clip: ServedClip, difference: int) -> tuple[str, ...]:
+def whole_frame_difference(clip: ServedClip, difference: int) -> tuple[str, ...]:
     """A sentence where an unpruned prompt differs by whole frames of tokens.
 
     Args:
@@ -102,7 +102,7 @@ def _others(clip: CheckedClip) -> Iterator[tuple[str, CheckedClip]]:
             variants.append((dialect.name, replace(session, dialect=dialect, server=ServerOptions())))
     for name, variant in variants:
         try:
-            yield name, clip.otherwise(variant)
+            yield name, clip.replanned(variant)
         except EvsError:  # that server would refuse the clip, so it is not the one that answered
             continue
 

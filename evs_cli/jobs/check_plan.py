@@ -47,7 +47,7 @@ class CheckedClip:
         """The text of ids, markers included."""
         return str(self.planner.encoder.processor.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
-    def otherwise(self, session: SessionRequest) -> CheckedClip:
+    def replanned(self, session: SessionRequest) -> CheckedClip:
         """The same video by another request.
 
         Raises:

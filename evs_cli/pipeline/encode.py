@@ -161,9 +161,9 @@ class EncodeRun:
                 del item  # or it lives on beside the next
         for warning in stream.warnings:
             self.progress.notice(warning)
-        self.progress.detail(self._account())
+        self.progress.detail(self._time_summary())
 
-    def _account(self) -> str:
+    def _time_summary(self) -> str:
         """Where the time went, for ``-v``: what ran beside, and what the encoder waited for."""
         beside, own = self._beside.seconds, self.timings.seconds
         return (
