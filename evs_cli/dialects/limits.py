@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.dialects.base import RefusedByServerError, ServerPlan, ServerSource
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.dialects.server import Limit
@@ -70,7 +69,7 @@ class PlannedUse:
     @property
     def cached_tokens(self) -> int:
         """What of the video the encoder cache must hold."""
-        retained = compute_retained_tokens_count(self.plan.tokens_per_frame, self.plan.token_grid_thw[0], self.q)
+        retained = self.plan.token_grid_thw.retained_tokens(self.q)
         if not self.plan.counts_separators_in_cache(self.q):
             return retained
         return retained + self.planner.inner_separator_tokens(self.plan)

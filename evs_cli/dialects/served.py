@@ -152,7 +152,7 @@ class ServedPlanner:
         server = self.server_plan(source, sampling, options, len(true.pts_seconds))
         selection = self.selection(server, true)
         clip = Clip(source.height, source.width, selection.pts_seconds, true.duration_seconds)
-        counts = [server.tokens_per_frame] * server.token_grid_thw[0]
+        counts = [server.tokens_per_frame] * server.token_grid_thw.t
         encode = self.encoder.plan_sequence(
             clip,
             frame_size=server.resizes[-1],
@@ -209,7 +209,7 @@ class ServedPlanner:
 
     def sequence_length(self, server: ServerPlan, q: float, prompt: str | None) -> int:
         """L at rate q; no placeholder is written out for it."""
-        without = self.sequence(server, [0] * server.token_grid_thw[0], prompt)
+        without = self.sequence(server, [0] * server.token_grid_thw.t, prompt)
         return len(without) + sum(server.client_counts(q))
 
     def inner_separator_tokens(self, server: ServerPlan) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects import sampling, text
 from evs_cli.dialects.base import (
     GlmModel,
@@ -196,7 +197,7 @@ def nemotron_plan(
     return ServerPlan(
         frame_indices=indices,
         resizes=((rows * model.patch_size, columns * model.patch_size),),
-        token_grid_thw=(len(texts), rows // model.merge_size, columns // model.merge_size),
+        token_grid_thw=TokenGrid(len(texts), rows // model.merge_size, columns // model.merge_size),
         frame_texts=tuple(told + model.start for told in texts),
         frame_end=model.end,
         outer=("", ""),
@@ -326,9 +327,10 @@ def _even_indices(source: ServerSource, arguments: Arguments) -> tuple[Int64Arra
     return np.arange(num_frames) * source.num_frames // num_frames, rule
 
 
-def _qwen_grid(model: QwenModel, num_frames: int, size: Size) -> tuple[int, int, int]:
+def _qwen_grid(model: QwenModel, num_frames: int, size: Size) -> TokenGrid:
     """Tokens in time, height and width; an odd last frame is repeated to fill its tubelet."""
-    return -(-num_frames // model.temporal_patch_size), size[0] // model.factor, size[1] // model.factor
+    tubelets = -(-num_frames // model.temporal_patch_size)
+    return TokenGrid(tubelets, size[0] // model.factor, size[1] // model.factor)
 
 
 def _resizes(loader: Size | None, processor: Size) -> tuple[Size, ...]:

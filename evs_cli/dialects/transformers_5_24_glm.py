@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects import sampling, text
 from evs_cli.dialects import transformers_5_24 as hf
 from evs_cli.dialects.base import (
@@ -108,7 +109,7 @@ def glm_plan(
     return ServerPlan(
         frame_indices=indices,
         resizes=(size,) if frame is None or frame == size else (frame, size),
-        token_grid_thw=(num_tubelets, size[0] // model.factor, size[1] // model.factor),
+        token_grid_thw=TokenGrid(num_tubelets, size[0] // model.factor, size[1] // model.factor),
         frame_texts=(model.frame_start,) * num_tubelets,
         frame_end=model.frame_end,
         told_behind=tuple(told),

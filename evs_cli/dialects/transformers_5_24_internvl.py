@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects import sampling, text
 from evs_cli.dialects import transformers_5_24 as hf
 from evs_cli.dialects.base import (
@@ -96,7 +97,7 @@ def internvl_plan(
     return ServerPlan(
         frame_indices=indices,
         resizes=(size,),
-        token_grid_thw=(len(indices), height, width),
+        token_grid_thw=TokenGrid(len(indices), height, width),
         frame_texts=tuple(text.numbered_texts(len(indices), model.start)),
         frame_end=model.end,
         outer=("", ""),

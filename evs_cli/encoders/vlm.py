@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.placeholders import IntArray, SequenceLayout
 from evs_cli.encoders.base import (
     Clip,
@@ -151,7 +152,7 @@ class VisionLanguageEncoder(VideoEncoder):
         ids: list[int] = self.processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
         return ids
 
-    def layout(self, input_ids: Sequence[int], token_grid_thw: tuple[int, int, int]) -> SequenceLayout:
+    def layout(self, input_ids: Sequence[int], token_grid_thw: TokenGrid) -> SequenceLayout:
         """The layout of an expanded sequence: which placeholders are grid tokens, and which are extra rows."""
         num_frames, height, width = token_grid_thw
         placeholder_id = int(self.processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
@@ -175,7 +176,7 @@ class VisionLanguageEncoder(VideoEncoder):
         clip: Clip,
         *,
         frame_size: tuple[int, int],
-        token_grid_thw: tuple[int, int, int],
+        token_grid_thw: TokenGrid,
         input_ids: Sequence[int],
         prompt_seconds: FloatArray,
         seconds_per_grid: float | None = None,

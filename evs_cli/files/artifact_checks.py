@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.errors import ArtifactError
 from evs_cli.files import record_checks as r
 from evs_cli.files.record_checks import RecordFault, describe, is_int, require
@@ -174,5 +173,4 @@ def _check_counts(pruned: PrunedVideo) -> None:
 
 
 def _rule_count(pruned: PrunedVideo) -> int:
-    num_frames, height, width = pruned.token_grid_thw
-    return compute_retained_tokens_count(height * width, num_frames, pruned.q)
+    return pruned.token_grid_thw.retained_tokens(pruned.q)

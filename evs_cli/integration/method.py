@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from evs_cli.core.counts import merged_grid
+from evs_cli.core.counts import TokenGrid, merged_grid
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.integration.features import TokenGrid, prune_features, prune_rows, rows_of
+from evs_cli.integration.features import prune_features, prune_rows, rows_of
 from evs_cli.integration.results import EVSConfig, EVSEmbeddingResult, frame_counts
 
 SERVER_METHOD, TRANSFORMERS_METHOD = "get_video_feature", "get_video_features"
@@ -131,7 +131,7 @@ def _square_grids(frames_per_video: list[int], num_rows: int) -> list[TokenGrid]
         raise ModelError(f"cannot prune: {num_rows} rows for {sum(frames_per_video)} frames. Expected as many in each.")
     side = math.isqrt(each)
     height, width = (side, side) if side * side == each else (1, each)
-    return [(n, height, width) for n in frames_per_video]
+    return [TokenGrid(n, height, width) for n in frames_per_video]
 
 
 def _prune_items(features: Any, token_grids: Callable[[int], Sequence[TokenGrid]], q: float) -> EVSEmbeddingResult:

@@ -30,6 +30,7 @@ from evs_cli.video.source import VideoSource, source_name
 if TYPE_CHECKING:
     import torch
 
+    from evs_cli.core.counts import TokenGrid
     from evs_cli.pipeline.clip_plan import ClipPlan
     from evs_cli.pipeline.encoded_video import RetainedVideo
 
@@ -75,7 +76,7 @@ class BenchResult:
     batch_frames: int
     """Frames a batch of the passes, and of preprocessing and encoding alone where the clip has as many."""
     num_sampled_frames: int
-    token_grid_thw: tuple[int, int, int]
+    token_grid_thw: TokenGrid
     reused_frames: int
     """Frames of a pass that repeat the one before and were not encoded again."""
     measurements: tuple[Measurement, ...]
@@ -99,9 +100,8 @@ class BenchResult:
     @property
     def mask_share(self) -> float:
         """Seconds of the mask over seconds of encoding, for the same tokens."""
-        tokens_per_frame = self.token_grid_thw[1] * self.token_grid_thw[2]
-        frames_of_tokens = self["mask"].amount / tokens_per_frame
-        sampled = frames_of_tokens * self.num_sampled_frames / self.token_grid_thw[0]
+        frames_of_tokens = self["mask"].amount / self.token_grid_thw.tokens_per_frame
+        sampled = frames_of_tokens * self.num_sampled_frames / self.token_grid_thw.t
         return self["mask"].median_seconds * self["encode"].per_second / sampled
 
     def __getitem__(self, step: str) -> Measurement:
@@ -153,7 +153,7 @@ def _measure(video: VideoSource, session: Session, repeats: int) -> BenchResult:
     session.progress.stage("measure the steps alone")
     alone, levels = _measure_steps(plan, session, batch_frames, repeats)
     session.progress.stage("measure the mask")
-    masks = _measure_masks(levels, plan.encode.token_grid_thw[0], session.pruning_rate(None)[0], runtime, repeats)
+    masks = _measure_masks(levels, plan.encode.token_grid_thw.t, session.pruning_rate(None)[0], runtime, repeats)
     return BenchResult(
         video=source_name(video),
         model=session.encoder.source.name,

@@ -34,10 +34,10 @@ class TokenScores:
     def __init__(self, plan: EncodePlan, score_dtype: torch.dtype | None, sink: TokenSink, timings: Timings) -> None:
         self._sink, self._timings = sink, timings
         self._scorer = DissimilarityScorer(score_dtype=score_dtype)
-        self._scores = RowAccumulator(plan.token_grid_thw[0])
+        self._scores = RowAccumulator(plan.token_grid_thw.t)
         # Scores in the embeddings' own dtype as well, to say how many tokens the other dtype moves.
         self._own_scorer = None if score_dtype is None else DissimilarityScorer()
-        self._own_scores = RowAccumulator(plan.token_grid_thw[0])
+        self._own_scores = RowAccumulator(plan.token_grid_thw.t)
         self._extra = RowAccumulator(len(plan.layout.extra_positions))
         self._no_rows: torch.Tensor | None = None  # (0, D) of the main level, once one has come
 

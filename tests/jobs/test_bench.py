@@ -10,6 +10,7 @@ import pytest
 import torch
 from video_files import damaged_clip, video
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.runtime import resolve_runtime, synchronise
@@ -75,7 +76,7 @@ def test_figures_are_of_the_medians():
         dtype="float32",
         batch_frames=4,
         num_sampled_frames=40,
-        token_grid_thw=(20, 2, 3),
+        token_grid_thw=TokenGrid(20, 2, 3),
         reused_frames=0,
         measurements=(encode, mask, measured("plain mask", 60, 3.0, 2.0, 0.1)),
         busy_shares=(0.1, 0.9, 0.8),

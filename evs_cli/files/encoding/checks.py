@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.dissimilarity import FIRST_FRAME_DISSIMILARITY
 from evs_cli.core.dtypes import dtype_name
 from evs_cli.core.placeholders import SequenceLayout
@@ -168,7 +169,7 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
         RecordFault: parts that contradict each other.
     """
     ids, positions = tensors["input_ids"], tensors["token_positions"]
-    grid = tuple(record["token_grid_thw"])
+    grid = TokenGrid(*record["token_grid_thw"])
     try:
         layout = SequenceLayout(
             ids.numpy(),
@@ -220,12 +221,12 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
 
 def _planned(found: Mapping[str, Any], plan: EncodePlan) -> ClipCounts:
     """The planned counts: no smaller than the actual ones, for frames are lost and never won."""
-    planned = ClipCounts(found["num_sampled_frames"], tuple(found["token_grid_thw"]), found["sequence_length"])
+    planned = ClipCounts(found["num_sampled_frames"], TokenGrid(*found["token_grid_thw"]), found["sequence_length"])
     actual = ClipCounts.of(plan)
     is_right = len(found) == len(ClipCounts.__dataclass_fields__)
     is_right = is_right and planned.num_sampled_frames >= actual.num_sampled_frames
     is_right = is_right and planned.sequence_length >= actual.sequence_length
-    is_right = is_right and planned.token_grid_thw[0] >= actual.token_grid_thw[0]
+    is_right = is_right and planned.token_grid_thw.t >= actual.token_grid_thw.t
     is_right = is_right and planned.token_grid_thw[1:] == actual.token_grid_thw[1:]
     require(is_right, f"planned is {describe(dict(found))}, less than what is there")
     return planned
