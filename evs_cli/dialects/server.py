@@ -92,6 +92,10 @@ class Server(Protocol):
     """What raises the longest sequence."""
     context_margin: ClassVar[int] = 1
     """Ids of the context that no prompt gets: one for the answer."""
+    owner: ClassVar[str | None] = None
+    """What it calls itself as the owner of its models in ``/v1/models``; None where it gives no name of its own."""
+    version_path: ClassVar[str | None] = None
+    """The endpoint whose answer has its ``version``; None where it has none."""
     samples_by_request: ClassVar[bool] = True
     """Whether a request says how its video is sampled; else the options at start do."""
     skips_missing_frames: ClassVar[bool] = False

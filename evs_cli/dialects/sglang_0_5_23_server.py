@@ -30,6 +30,8 @@ class Sglang(Server):
     own_options = frozenset(("mm_process_config",))
     context_option = "--context-length"
     context_margin = 7  # 6 are kept free, and a prompt as long as the rest is refused too
+    owner = "sglang"
+    version_path = "/server_info"
     samples_by_request = False
     resizes_frames_itself = True
     tokenizes_videos = False  # a video stays one placeholder

@@ -30,6 +30,8 @@ class Vllm(Server):
     own_options = frozenset(("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens"))
     limit_variables = limits.VARIABLES
     context_option = "--max-model-len"
+    owner = "vllm"
+    version_path = "/version"
     skips_missing_frames = True
 
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
