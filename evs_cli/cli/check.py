@@ -38,7 +38,7 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("ask the server")
-        from evs_cli.jobs.check import CheckRequest, check_video
+        from evs_cli.jobs.check import CheckRequest, run_check
         from evs_cli.report.check import render_check
 
         check = CheckRequest(
@@ -52,4 +52,4 @@ def command(
         )
         rate, limit = one_of("--q", q, q_alias), one_of("--context", context, context_alias)
         plan: RequestKeywords = {**request, "video_pruning_rate": rate, "max_model_len": limit}
-        render_check(video, check_video(check, **plan), sink)
+        render_check(run_check(check, **plan), sink)

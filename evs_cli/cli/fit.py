@@ -37,7 +37,8 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.jobs.plan import BudgetJob, fit_request, numbers_of, subjects_of
+        from evs_cli.jobs.fit_run import fit_request, run_fit
+        from evs_cli.jobs.plan import BudgetJob, numbers_of, subjects_of
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.fit import render_fit
 
@@ -45,4 +46,4 @@ def command(
         sink.inputs = [str(subject) for subject in subjects]
         job = BudgetJob(make_request(**request))
         limit = job.context_of(one_of("--context", context, context_alias))
-        render_fit(job.fit(subjects, fit_request(job.encoder, limit, max_tokens, reserve)), sink)
+        render_fit(run_fit(job, subjects, fit_request(job.encoder, limit, max_tokens, reserve)), sink)

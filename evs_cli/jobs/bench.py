@@ -1,7 +1,7 @@
 """How fast each step of an encoding runs on this machine, and how well they run side by side.
 
-In: a video and a model, as ``evs prune`` takes them. Out: a ``BenchResult`` of measurements, each with what it
-measured, how much, and the seconds of every repeat. All of it is local: nothing is sent anywhere.
+In: a video and a model, as ``evs prune`` takes them. Out: an ``Outcome`` of a ``BenchResult``: its measurements each
+tell what was measured, how much, and the seconds of every repeat. All of it is local: nothing is sent anywhere.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from evs_cli._version import __version__
 from evs_cli.encoders.runtime import Runtime, synchronise
 from evs_cli.errors import UsageError
 from evs_cli.jobs.inputs import opened
+from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.pipeline.machine import peak_memory_bytes, processor_name
-from evs_cli.pipeline.progress import DeduplicatedProgress, Progress, SilentProgress
+from evs_cli.pipeline.progress import DeduplicatedProgress, Progress, SilentProgress, Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.row_selection import RowsAtRates
 from evs_cli.pipeline.session import Session
@@ -109,6 +110,20 @@ class BenchResult:
 
 
 def run_bench(
+    video: str | None, request: SessionRequest, *, repeats: int, progress: Progress
+) -> Iterator[Outcome[BenchResult]]:
+    """Measure one video as named on the command line; None draws one. See ``bench``."""
+
+    def work(named: Input, _: Timings) -> BenchResult:
+        return bench(video, request, repeats=repeats, progress=progress)
+
+    from evs_cli.video.drawn import NAME
+
+    named = Input(NAME if video is None else video, model=request.model)
+    return run_each([(named, named)], work, is_single=True)
+
+
+def bench(
     video: VideoSource | None, request: SessionRequest, *, repeats: int = 3, progress: Progress | None = None
 ) -> BenchResult:
     """Measure the steps alone, then together.
