@@ -124,7 +124,7 @@ def fit(clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: F
         raise _impossible(plan, search)
     obstacle = None
     if present is None:
-        obstacle = clips.obstacle(plan, MAX_RATE, request.budget)
+        obstacle = clips.obstacle(plan, MAX_RATE, request.budget, request.context)
     others.sort(key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
     return FitReport(
         name=plan.source.name,
@@ -163,7 +163,8 @@ class _Search:
         plan, num_frames = planned.encode, planned.num_sampled_frames
         self.tried.append((plan.sequence_length(MAX_RATE), num_frames, plan.frame_size))
         budget = self.request.budget
-        q = smallest_rate(lambda q: self.clips.obstacle(planned, q, budget) is None)
+        context = self.request.context  # the server line printed below starts it with that
+        q = smallest_rate(lambda q: self.clips.obstacle(planned, q, budget, context) is None)
         if q is None:
             return None
         return FitChoice(

@@ -94,8 +94,16 @@ class Clips(Protocol):
     def fewer(self, plan: ClipPlan, share: float) -> SamplingRequest | None:
         """The request for a share of the planned frames, in the terms they were asked in; None where there is none."""
 
-    def obstacle(self, plan: ClipPlan, q: float, budget: int) -> str | None:
-        """What the clip at rate q runs into, first of all that it is longer than ``budget`` ids; None where it fits."""
+    def obstacle(self, plan: ClipPlan, q: float, budget: int, context_limit: int | None) -> str | None:
+        """What the clip at rate q runs into: ``budget`` ids first, then the server's limits; None where it fits.
+
+        Args:
+            plan: of this video.
+            q: pruning rate.
+            budget: longest ``input_ids``.
+            context_limit: longest sequence the server would be started with, which its other limits depend on; None
+                where none is known.
+        """
 
     def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
         """Every limit of the server that the clip may run into at rate q, ``0 <= q < 1``; none for ``evs``."""
@@ -151,7 +159,7 @@ class EvsClips:
             return replace(sampling, fps=round(selection.requested_fps * share, 6), num_frames=None)
         return replace(sampling, fps=None, num_frames=max(1, round(plan.num_sampled_frames * share)))
 
-    def obstacle(self, plan: ClipPlan, q: float, budget: int) -> str | None:
+    def obstacle(self, plan: ClipPlan, q: float, budget: int, context_limit: int | None) -> str | None:
         """See ``Clips.obstacle``."""
         return None if plan.encode.sequence_length(q) <= budget else _LENGTH
 
@@ -207,13 +215,13 @@ class ServerClips:
         num_frames = max(1, round(plan.num_sampled_frames * share))
         return self.planner.rules.fewer_frames(self.planner.model, num_frames, self.source.duration_seconds)
 
-    def obstacle(self, plan: ClipPlan, q: float, budget: int) -> str | None:
+    def obstacle(self, plan: ClipPlan, q: float, budget: int, context_limit: int | None) -> str | None:
         """See ``Clips.obstacle``; a rate above 0 is one where the server does not prune."""
         if q > 0 and not self.planner.pruning.can_prune:
             return f"{self.dialect.name} does not prune"
         if plan.encode.sequence_length(q) > budget:
             return _LENGTH
-        return first_hit(self._planned_at(plan, q), context_limit=None)
+        return first_hit(self._planned_at(plan, q), context_limit=context_limit)
 
     def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
         """See ``Clips.limits``."""
