@@ -85,7 +85,6 @@ class ServedPlanner:
             )
         self.dialect, self.encoder, self.options = dialect, encoder, options
         self._may_configure = may_configure
-        self._known_ids: dict[str, list[int]] = {}
         self.rules, self.family = dialect.rules, dialect.family(name)
 
     def server_options(self, sampling: SamplingRequest, options: EncodeOptions) -> ServerOptions:
@@ -165,7 +164,7 @@ class ServedPlanner:
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         option_notes = self.rules.option_notes(self.options)
         notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes)
-        outer = sum(len(self._ids(marker)) for marker in server.outer)
+        outer = sum(map(len, self.encoder.text_ids(server.outer)))
         return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes)
 
     def selection(self, server: ServerPlan, true: SourceTimes) -> FrameSelection:
@@ -203,8 +202,9 @@ class ServedPlanner:
         placeholder_id = int(tokenizer.convert_tokens_to_ids(placeholder or server.placeholder))
         # What the tokenizer puts in front of a text, where it does so (a start token).
         ids: list[int] = list(tokenizer("", **self.encoder.tokenizer_arguments(text))["input_ids"])
+        texts = iter(self.encoder.text_ids([segment for segment in segments if isinstance(segment, str)]))
         for segment in segments:
-            ids += [placeholder_id] * segment if isinstance(segment, int) else self._ids(segment)
+            ids += [placeholder_id] * segment if isinstance(segment, int) else next(texts)
         return ids
 
     def sequence_length(self, server: ServerPlan, q: float, prompt: str | None) -> int:
@@ -216,20 +216,13 @@ class ServedPlanner:
         """Ids between the video's outer markers that are no video token."""
         if not server.frame_end:
             return 0
-        num_ends = len(server.frame_texts) * len(self._ids(server.frame_end))
-        return num_ends + sum(len(self._ids(text)) for text in (*server.frame_texts, *server.told_behind))
+        ends = (server.frame_end,) * len(server.frame_texts)
+        return sum(map(len, self.encoder.text_ids((*ends, *server.frame_texts, *server.told_behind))))
 
     def client_ids(self, served: ServedClip, q: float, prompt: str | None) -> list[int]:
         """The ids a client sees at rate q: a server writes them before it knows what it keeps of each frame."""
         server = served.server
         return self.sequence(server, server.client_counts(q), prompt, placeholder=server.client_placeholder)
-
-    def _ids(self, text: str) -> list[int]:
-        """Ids of a piece of text; the markers and most times come again and again."""
-        if text not in self._known_ids:
-            tokenizer = self.encoder.processor.tokenizer
-            self._known_ids[text] = tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
-        return self._known_ids[text]
 
 
 def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:

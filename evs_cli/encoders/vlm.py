@@ -33,6 +33,8 @@ from evs_cli.video.sampling import DEFAULT_FPS, DEFAULT_MAX_FRAMES, SamplingDefa
 if TYPE_CHECKING:
     import torch
 
+_MAX_KNOWN_TEXTS = 50_000  # about 25 MB: the times of several hours of video
+
 
 class VisionLanguageEncoder(VideoEncoder):
     """A vision-language checkpoint: its processor plans, its vision tower and projector encode."""
@@ -129,6 +131,24 @@ class VisionLanguageEncoder(VideoEncoder):
         is_piece = text == self.video_markup
         has_start = start is not None and text.startswith(start)
         return {"add_special_tokens": False} if is_piece or has_start else {}
+
+    @cached_property
+    def _ids_by_text(self) -> dict[str, list[int]]:
+        return {}
+
+    def text_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text by itself, without a start token. Do not change them: they are kept for the next call.
+
+        The plans of one video under several servers, and of its longer and shorter versions, write the same times and
+        markers thousands of times, so each distinct text is tokenized once, and all new ones in one call.
+        """
+        known = self._ids_by_text
+        if len(known) > _MAX_KNOWN_TEXTS:
+            known.clear()
+        new = [text for text in dict.fromkeys(texts) if text and text not in known]
+        if new:
+            known.update(zip(new, self.processor.tokenizer(new, add_special_tokens=False)["input_ids"], strict=True))
+        return [known[text] if text else [] for text in texts]
 
     def _chat_text(self, prompt: str) -> str:
         """The chat template's text for a video and a prompt."""
