@@ -65,7 +65,7 @@ class RetentionRule:
 
     def sweep(self, ranking: Ranking, rates: list[float]) -> list[Retention]:
         """The retention at each of many rates, from one sort."""
-        _ = ranking.rank
+        _ = ranking.rank  # sorts once and keeps it; each mask is then a comparison
         return [self.retain(ranking, q) for q in rates]
 
 

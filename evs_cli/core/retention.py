@@ -102,6 +102,7 @@ class Ranking:
 
     def order(self) -> torch.Tensor:
         """(N,) int64: the tokens, counted in (t, h, w) order, by rank. Costs one stable sort."""
+        # Stable, as the servers sort: among equals the earlier token comes first. Still videos are full of equals.
         return torch.argsort(self.dissimilarity.flatten(), descending=True, stable=True)
 
     def retained_tokens(self, q: float) -> int:
@@ -114,7 +115,7 @@ class Ranking:
 
     def sweep(self, rates: list[float]) -> list[Retention]:
         """The retention by EVS at each of many rates, from one sort."""
-        _ = self.rank
+        _ = self.rank  # sorts once and keeps it; ``first`` is then a comparison
         return [self.at(q) for q in rates]
 
     def first(self, retained: int) -> torch.Tensor:

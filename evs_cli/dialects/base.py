@@ -1,4 +1,4 @@
-"""What a dialect is: whose rules sample, resize, time and write a video, and what comes of them.
+"""The data that dialects share: a video as a server sees it, the served model, the options, and the resulting plan.
 
 In: a video's facts as a server sees them, a served model and the server's options. Out: a ``ServerPlan``. Nothing here
 opens a file, reads a weight or imports a server.

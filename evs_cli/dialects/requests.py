@@ -1,4 +1,4 @@
-"""What the requests to all servers have in common, and the options of ``evs`` that say the same."""
+"""Chat completion requests, which all servers share, and the ``evs`` options that mean the same as a server's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A video as one server would take it, in the terms of the rest of evs: a selection of frames and an ``EncodePlan``.
+"""Plans a video by the rules of one server, in the terms of the rest of evs: a ``FrameSelection``, an ``EncodePlan``.
 
 In: an encoder (for its processor and tokenizer), a file's facts or numbers, a dialect and its options. Out: a
 ``ServedClip``, from which a plan is reported and from which the frames are encoded.
@@ -24,7 +24,7 @@ _MAX_RATE_DIFFERENCE = 0.01  # of the true rate; less shifts no sampled frame by
 
 @dataclass(frozen=True, eq=False)
 class SourceTimes:
-    """The frames there really are."""
+    """The times of the frames that the file really holds; a server may believe others."""
 
     pts_seconds: FloatArray
     """(F,) float64, when each is shown."""

@@ -1,7 +1,7 @@
-"""What differs from server to server: the protocol that the rules of each server and version follow.
+"""The ``Server`` protocol: the rules of one server at one version.
 
-One object a server and version, in a file named after both; ``dialects/__init__`` finds it by name. A server says only
-what it does in its own way: what stands here is how transformers does it, behind no server at all.
+Each server and version is one object, in a file named after both; ``dialects/__init__`` finds it by name. The defaults
+here are what transformers does without any server, so a server states only where it differs.
 """
 
 from __future__ import annotations

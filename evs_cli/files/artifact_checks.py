@@ -1,4 +1,4 @@
-"""What must be true of an artifact before anything is built on it: names, shapes, dtypes, counts, spans, scores."""
+"""Validates an artifact that was read: names, shapes, dtypes, counts, spans and scores, each against the others."""
 
 from __future__ import annotations
 

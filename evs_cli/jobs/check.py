@@ -182,6 +182,8 @@ def _ask(
             if request.endpoint == "tokenize" or not error.is_absent:
                 raise
         else:
+            # A server that does not expand the video leaves its one placeholder standing. Where the plan itself has one
+            # token the two look alike.
             if tokenized.input_ids.count(clip.planned.placeholder_id) > 1 or clip.planned.video_tokens <= 1:
                 return tokenized
             if request.endpoint == "tokenize" or known is not None:

@@ -1,4 +1,4 @@
-"""What else would count a prompt as a server does: the same dialect at another rate or without an option, or another.
+"""Finds plans that count as the server does: another rate, an option left out, or another dialect.
 
 In: a clip, a model, the request that was planned, what the server answered. Out: sentences. It plans, and asks nobody.
 """

@@ -1,4 +1,4 @@
-"""A clip planned to be checked: as a server takes it, with the ids of its whole prompt and what tells their parts."""
+"""Plans a clip for a check: all ids of the prompt that the server should have, and where the video begins and ends."""
 
 from __future__ import annotations
 

@@ -116,6 +116,7 @@ def fit(clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: F
     plan = clips.plan(session.sampling, session.options)
     present = search.choice(plan)
     others = search.others(plan, _FRAME_SHARES)
+    # Nothing fits yet: halve the frames until something does, or one frame is left.
     share = min(_FRAME_SHARES)
     while present is None and not others and share * plan.num_sampled_frames > 1:
         share /= 2

@@ -169,6 +169,7 @@ def plan_models(
 ) -> Iterator[Outcome[BudgetReport]]:
     """The plans of the same videos for one model after another; a video is scanned once, as standard input must be."""
     probe = functools.cache(probe_named)
+    # A list, so that every model is opened, and a bad one refused, before the first plan is shown.
     for job in [BudgetJob(request, probe) for request in requests]:
         yield from job.plan(videos, plan)
 

@@ -1,4 +1,4 @@
-"""The one shape of a command's work: inputs in turn, an ``Outcome`` each.
+"""Runs a command's work on each input in turn, and yields an ``Outcome`` for each.
 
 One input that fails does not stop the others. Whoever shows the outcomes counts them in an ``OutcomeTally``, which
 settles the exit code at the end.
@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, eq=False)
 class Outcome(Generic[Result]):
-    """What became of one input: a result or an error."""
+    """The result of one input, or its error."""
 
     input: Input
     result: Result | None = None
@@ -79,7 +79,7 @@ def run_each(
         try:
             result = work(item, timings)
         except ModelLoadError:
-            raise
+            raise  # the next input would fail the same way, after as long a wait
         except EvsError as error:
             if is_single:
                 raise

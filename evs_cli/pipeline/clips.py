@@ -1,4 +1,4 @@
-"""One video and how its clips are planned: by evs, or as a server takes it.
+"""One video, and the two ways to plan it: by evs itself, or as a server takes it.
 
 In: a probed file or numbers, and a model, from the planner. Out: ``Clips``, which plan the video by any request and at
 any size, so that what plans, fits, sweeps, prunes and checks a video agrees.
@@ -155,6 +155,7 @@ class EvsClips:
         selection, sampling = plan.selection, plan.sampling
         if share == 1:
             return sampling
+        # Where max_frames bound, half the rate might still be bound by it and give as many frames: so a number then.
         if selection.rule == "fps" and selection.requested_fps and not selection.max_frames_bound:
             return replace(sampling, fps=round(selection.requested_fps * share, 6), num_frames=None)
         return replace(sampling, fps=None, num_frames=max(1, round(plan.num_sampled_frames * share)))

@@ -126,6 +126,7 @@ class EncodeRun:
             chosen = choose_batch_size(self.plan, self.settings.runtime)
             self.progress.detail(chosen.reason)
             frames = chosen.frames
+        # Whole tubelets: one cut by the end of a batch would be filled with a repeated frame, and give other tokens.
         tubelet = self.encoder.temporal_patch_size
         return -(-frames // tubelet) * tubelet
 
@@ -205,6 +206,7 @@ class EncodeRun:
         """
         import torch
 
+        # A group may begin with repeats of the last tubelet of the group before; its tokens are still at hand.
         if bool((group.tubelet_of < 0).any()):
             assert self._last is not None
             self._keep(self._last, torch.zeros_like(group.tubelet_of[group.tubelet_of < 0]))

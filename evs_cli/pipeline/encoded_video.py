@@ -1,7 +1,7 @@
 """A video encoded once: the counts it was planned with, the ranking of its tokens, and the rows that were kept of them.
 
-``EncodedClip`` is all but the rows, whatever a sink did with those. ``EncodedVideo`` has every row beside, so that any
-rate is made from it; ``RetainedVideo`` has those that the rates asked for keep; ``StoredVideo`` reads them from a file.
+``EncodedClip`` holds everything except the rows. Its three subclasses add them: ``EncodedVideo`` has every row and
+serves any rate, ``RetainedVideo`` has the rows that the rates asked for keep, ``StoredVideo`` reads rows from a file.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Planner:
         rates: Sequence[float] | None = None,
         may_configure: bool = False,
     ) -> Planner:
-        """The planner of a request; a server is told the highest of ``rates``, which some of its notes go by."""
+        """The planner of a request. The server counts as started with the highest of ``rates``."""
         server = replace(request.server, video_pruning_rate=max(rates)) if rates else request.server
         return cls(encoder, request.dialect, server, request.sampling, may_configure=may_configure)
 

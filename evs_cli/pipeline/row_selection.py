@@ -1,7 +1,7 @@
-"""Which of a video's rows a caller keeps: none, all, those of some rates, or whatever a sink of its own does.
+"""Row selections: which rows of a video a caller keeps (none, all, those of some rates), or a sink that takes them.
 
-A selection serves both ways to an encoding: ``open`` and ``finish`` keep the rows while the video is encoded, ``read``
-takes them from an encoding that is stored already.
+A selection works for both sources of an encoding. ``open`` and ``finish`` keep rows while the video is encoded;
+``read`` takes them from an encoding that is stored already.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One model and many videos: what ``prune`` and ``sweep`` have in common.
+"""A session encodes many videos with one model; every command that runs a model has one.
 
 In: a model's name and what the user asks for, checked before any work. Out: encodings, one video at a time. The
 model is opened once, and its weights are loaded when the first video has been planned.

@@ -54,12 +54,12 @@ class TokenScores:
             self._extra.append(tokens.extra)
 
     def _add_own(self, levels: tuple[torch.Tensor, ...]) -> None:
-        """Score in the embeddings' own dtype too; where that cannot be, another was asked for with reason."""
+        """Score in the embeddings' own dtype too, to compare with."""
         if self._own_scorer is None:
             return
         try:
             self._own_scores.append(self._own_scorer.update(levels))
-        except ModelError:
+        except ModelError:  # such as a float16 norm that overflows, which is why another dtype was asked for
             self._own_scorer = None
             self._own_scores.clear()
 

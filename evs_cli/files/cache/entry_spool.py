@@ -1,4 +1,4 @@
-"""An entry of the cache in the making: rows are set aside as they are encoded. What fails here fails no job.
+"""Writes a new cache entry while a job encodes the same video. A failure here never fails the job.
 
 In: tokens from the pass that encodes them for something else. Out: a file in the cache, or why there is none.
 """

@@ -1,4 +1,4 @@
-"""The folder that encodings are kept in: found by digest, listed, and the least recently used removed first.
+"""The cache folder: finds entries by digest, lists them, and removes the least recently used first.
 
 In: digests and files of ``evs encode``. Out: paths, and what a listing tells. It reads headers alone, and imports
 neither torch nor a model. Any number of programs may use it at once: files come and go whole, and one that another

@@ -1,4 +1,4 @@
-"""What must be true of an encoding's file before anything is built on it: names, shapes, counts, order, sequence.
+"""Validates the front of an encoding's file: names, shapes, counts, order and sequence, each against the others.
 
 In: the record and the small tensors as read, and where the rows lie. Out: an ``EncodedClip``, and what the rows are.
 The rows themselves are checked as they are read.

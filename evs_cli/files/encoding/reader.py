@@ -1,4 +1,4 @@
-"""A whole encoding read from its file: any rate from the front of it, and no more of the file than that rate keeps.
+"""Reads an encoding from its file; a rate reads only the front and the rows that it keeps.
 
 In: a path, or a URL that fsspec knows. Out: an ``Encoding``, whose ``at(q)`` equals a fresh prune of the same encoding
 bit for bit. Header and small tensors are read when it is opened; rows when they are asked for.

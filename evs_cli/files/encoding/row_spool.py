@@ -1,4 +1,4 @@
-"""Rows on disk as they are encoded, in the order of time, until all are ranked and can be put into rank order.
+"""Spools rows to disk in the order of time, until all are encoded and ranked and can be written in rank order.
 
 In: tokens from a ``TokenSink``'s caller. Out: rows in any order, a block at a time. Memory does not grow with the video
 but for a checksum a row, and a scale where the store dtype has one; the disk holds the rows twice until the file is
