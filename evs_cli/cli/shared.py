@@ -189,7 +189,7 @@ def for_encodings(request: RequestKeywords, context: typer.Context) -> RequestKe
     Raises:
         UsageError: an option on the command line that the encoding has settled, whatever its value.
     """
-    from evs_cli.jobs.stored_session import RULE_OPTIONS, no_effect
+    from evs_cli.jobs.stored_session import RULE_OPTIONS, no_effect_error
 
     settled = {*_SOURCE, *_SERVER, *_RUN}.difference(RULE_OPTIONS)
     for parameter in context.command.params:
@@ -197,7 +197,7 @@ def for_encodings(request: RequestKeywords, context: typer.Context) -> RequestKe
         if parameter.name in settled and source is not None and source.name == "COMMANDLINE":
             is_off = context.params.get(parameter.name) is False
             flags = (parameter.secondary_opts if is_off else ()) or parameter.opts
-            raise no_effect(next(flag for flag in flags if flag.startswith("--")))
+            raise no_effect_error(next(flag for flag in flags if flag.startswith("--")))
     return {
         "method": request["method"],
         "min_dissimilarity": request["min_dissimilarity"],

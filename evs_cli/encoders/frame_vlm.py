@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.pixel_region import PixelRegion, cropped_region
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, require_same_count, seconds
 from evs_cli.encoders.loading import loading_errors, on_device, quiet_transformers
@@ -87,7 +88,7 @@ class FrameVideoEncoder(VisionLanguageEncoder):
         text = self.prompt_text(options)
         expanded, (height, width) = self._expand_video(clip)
         patches = self.patch_sides(height, width)
-        grid = (clip.num_frames, *self.token_sides(*patches))
+        grid = TokenGrid(clip.num_frames, *self.token_sides(*patches))
         return EncodePlan(
             frame_size=(height, width),
             token_grid_thw=grid,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.methods import RetentionRule
 from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion, recorded_region
 from evs_cli.core.retention import NOISE_DISSIMILARITY, Ranking, Retention
@@ -97,7 +98,7 @@ class ViewedRun:
         return str(self.provenance.get("video", {}).get("name", "a video without a name"))
 
     @property
-    def token_grid_thw(self) -> tuple[int, int, int]:
+    def token_grid_thw(self) -> TokenGrid:
         """Tokens in time, height, width."""
         return self.ranking.token_grid_thw
 
