@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from evs_cli._version import __version__
-from evs_cli.cli import bench, cache, check, encode, export, fit, help, models, plan, prune, show, sweep
+from evs_cli.cli import bench, cache, check, encode, export, fit, help, models, plan, prune, show, sweep, view
 from evs_cli.cli.command import EvsGroup, HelpAll, command_class
 from evs_cli.errors import EvsError, UsageError
 from evs_cli.pipeline.memory import keep_freed_blocks
@@ -42,7 +42,7 @@ app = typer.Typer(
 )
 _COMMANDS = {
     **{"prune": prune, "sweep": sweep, "encode": encode, "plan": plan, "fit": fit, "check": check, "export": export},
-    **{"show": show, "bench": bench, "models": models, "help": help},
+    **{"show": show, "view": view, "bench": bench, "models": models, "help": help},
 }
 for _name, _module in _COMMANDS.items():
     app.command(

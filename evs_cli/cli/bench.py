@@ -35,4 +35,4 @@ def command(
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.bench import render_bench
 
-        render_bench(video, run_bench(video, make_request(**request), repeats=repeats, progress=progress), sink)
+        render_bench(run_bench(video, make_request(**request), repeats=repeats, progress=progress), sink)

@@ -41,7 +41,7 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("ask the server")
-        from evs_cli.jobs.check import CheckRequest, check_video
+        from evs_cli.jobs.check import CheckRequest, run_check
         from evs_cli.report.check import render_check
 
         check = CheckRequest(
@@ -55,4 +55,4 @@ def command(
         )
         limit = token_count("--context", context)
         plan: RequestKeywords = {**request, "video_pruning_rate": q, "max_model_len": limit}
-        render_check(video, check_video(check, **plan), sink)
+        render_check(run_check(check, **plan), sink)

@@ -40,7 +40,8 @@ def command(
     """
     with sink.progress() as progress:
         progress.stage("plan")
-        from evs_cli.jobs.plan import BudgetJob, fit_request, numbers_of, subjects_of
+        from evs_cli.jobs.fit_run import fit_request, run_fit
+        from evs_cli.jobs.plan import BudgetJob, numbers_of, subjects_of
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.fit import render_fit
 
@@ -49,4 +50,4 @@ def command(
         job = BudgetJob(make_request(**request))
         limit = job.context_of(token_count("--context", context))
         most, kept_free = token_count("--max-tokens", max_tokens), token_count("--reserve", reserve) or 0
-        render_fit(job.fit(subjects, fit_request(job.encoder, limit, most, kept_free)), sink)
+        render_fit(run_fit(job, subjects, fit_request(job.encoder, limit, most, kept_free)), sink)

@@ -112,7 +112,7 @@ def with_output(name: str) -> Callable[[Command], Command]:
 
 def _inputs(values: Mapping[str, Any]) -> list[str] | None:
     """The videos or files of a command line; None of a command that takes none."""
-    named = [values[name] for name in ("videos", "video", "file") if name in values]
+    named = [values[name] for name in ("videos", "files", "video", "file") if name in values]
     if not named:
         return None
     return [named[0]] if isinstance(named[0], str) else list(named[0] or ())
@@ -154,6 +154,24 @@ def with_models(command: Command) -> Command:
     return _gathering(command, "models", lambda model: model, before={"model": (o.Models, None)})
 
 
+def with_viewed(command: Command) -> Command:
+    """As ``with_models``, without ``--max-frames``, which says how many frames are drawn there."""
+    source = {name: option for name, option in _SOURCE.items() if name not in ("model", "max_frames")}
+    command = _gathering(command, "request", _run_request, before=source, behind={**_SERVER, **_RUN})
+    return _gathering(command, "models", lambda model: model, before={"model": (o.Models, None)})
+
+
+def named_on_command_line(context: typer.Context, request: RequestKeywords) -> dict[str, str]:
+    """The flags of a request's options that stand on the command line, by their parameters' names."""
+    named = {}
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name in request and source is not None and source.name == "COMMANDLINE":
+            named[name] = next(flag for flag in parameter.opts if flag.startswith("--"))
+    return named
+
+
 def _request(*, max_num_batched_tokens: str | None, **values: Any) -> RequestKeywords:
     """The keywords of a request, tokens with a unit made a number."""
     tokens = token_count("--max-num-batched-tokens", max_num_batched_tokens)
@@ -171,7 +189,7 @@ def for_encodings(request: RequestKeywords, context: typer.Context) -> RequestKe
     Raises:
         UsageError: an option on the command line that the encoding has settled, whatever its value.
     """
-    from evs_cli.jobs.stored_session import RULE_OPTIONS, no_effect
+    from evs_cli.jobs.stored_session import RULE_OPTIONS, no_effect_error
 
     settled = {*_SOURCE, *_SERVER, *_RUN}.difference(RULE_OPTIONS)
     for parameter in context.command.params:
@@ -179,7 +197,7 @@ def for_encodings(request: RequestKeywords, context: typer.Context) -> RequestKe
         if parameter.name in settled and source is not None and source.name == "COMMANDLINE":
             is_off = context.params.get(parameter.name) is False
             flags = (parameter.secondary_opts if is_off else ()) or parameter.opts
-            raise no_effect(next(flag for flag in flags if flag.startswith("--")))
+            raise no_effect_error(next(flag for flag in flags if flag.startswith("--")))
     return {
         "method": request["method"],
         "min_dissimilarity": request["min_dissimilarity"],

@@ -1,4 +1,4 @@
-"""How many tokens EVS keeps: pure arithmetic on ints and floats, no tensors.
+"""The token grid of a video and how many of its tokens EVS keeps: arithmetic on ints and floats, no tensors.
 
 Servers size their placeholders by these counts before a mask exists, so every count here follows the
 Python-float arithmetic that SGLang, vLLM and transformers share, to the token.
@@ -9,9 +9,36 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from numbers import Real
-from typing import SupportsInt
+from typing import NamedTuple, SupportsInt
 
 from evs_cli.errors import UsageError
+
+
+class TokenGrid(NamedTuple):
+    """The tokens of a video in time, height and width, after merge or pooling; it equals the plain triple."""
+
+    t: int
+    """T, frames of tokens."""
+    h: int
+    w: int
+
+    @property
+    def tokens_per_frame(self) -> int:
+        """``h * w``, tokens of one frame before pruning."""
+        return self.h * self.w
+
+    @property
+    def num_tokens(self) -> int:
+        """N, video tokens before pruning."""
+        return self.t * self.tokens_per_frame
+
+    def retained_tokens(self, q: float) -> int:
+        """K, video tokens kept at rate q, ``0 <= q < 1``."""
+        return compute_retained_tokens_count(self.tokens_per_frame, self.t, q)
+
+    def __repr__(self) -> str:
+        # Messages and ``PrunedVideo``'s repr show it as the field is documented: (T, h, w).
+        return f"({self.t}, {self.h}, {self.w})"
 
 
 def check_pruning_rate(q: float) -> float:
@@ -43,7 +70,7 @@ def check_grid(num_frames: int, height: int, width: int) -> None:
         )
 
 
-def merged_grid(grid_thw: Iterable[SupportsInt], spatial_merge_size: int) -> tuple[int, int, int]:
+def merged_grid(grid_thw: Iterable[SupportsInt], spatial_merge_size: int) -> TokenGrid:
     """``(T, h, w)`` in tokens of a grid ``(T, H, W)`` before the spatial merge.
 
     Raises:
@@ -55,7 +82,7 @@ def merged_grid(grid_thw: Iterable[SupportsInt], spatial_merge_size: int) -> tup
             f"Invalid grid ({num_frames}, {height}, {width}) for spatial_merge_size {spatial_merge_size}. "
             "Expected a height and width that it divides."
         )
-    grid = (num_frames, height // spatial_merge_size, width // spatial_merge_size)
+    grid = TokenGrid(num_frames, height // spatial_merge_size, width // spatial_merge_size)
     check_grid(*grid)
     return grid
 

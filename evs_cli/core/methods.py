@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evs_cli.core.counts import check_min_dissimilarity, compute_retained_tokens_count
+from evs_cli.core.counts import TokenGrid, check_min_dissimilarity
 from evs_cli.core.retention import Ranking, Retention
 from evs_cli.errors import UsageError
 
@@ -50,14 +50,13 @@ class RetentionRule:
             mask = mask & (ranking.dissimilarity.double() >= self.min_dissimilarity)
         return ranking.retention(q, mask)
 
-    def most_rows(self, token_grid_thw: tuple[int, int, int], rates: Iterable[float]) -> int:
+    def most_rows(self, token_grid_thw: TokenGrid, rates: Iterable[float]) -> int:
         """Rows that must be there to serve each of ``rates`` of a video of that grid, or one with fewer frames."""
-        num_frames, height, width = token_grid_thw
         if self.method == "uniform-frames":  # which frames it takes depends on how many decode
-            return num_frames * height * width
-        return max(compute_retained_tokens_count(height * width, num_frames, q) for q in rates)
+            return token_grid_thw.num_tokens
+        return max(token_grid_thw.retained_tokens(q) for q in rates)
 
-    def own_scores(self, token_grid_thw: tuple[int, int, int]) -> torch.Tensor | None:
+    def own_scores(self, token_grid_thw: TokenGrid) -> torch.Tensor | None:
         """``(T, h, w)`` float64 that the method ranks by in place of the dissimilarity; None where it does not.
 
         The scores of a video with fewer frames are the first of these.
@@ -66,7 +65,7 @@ class RetentionRule:
 
     def sweep(self, ranking: Ranking, rates: list[float]) -> list[Retention]:
         """The retention at each of many rates, from one sort."""
-        _ = ranking.rank
+        _ = ranking.rank  # sorts once and keeps it; each mask is then a comparison
         return [self.retain(ranking, q) for q in rates]
 
 
@@ -93,7 +92,7 @@ def _random(ranking: Ranking, retained: int, seed: int) -> torch.Tensor:
     return Ranking(scores).first(retained).to(ranking.dissimilarity.device)
 
 
-def _random_scores(token_grid_thw: tuple[int, int, int], seed: int) -> torch.Tensor:
+def _random_scores(token_grid_thw: TokenGrid, seed: int) -> torch.Tensor:
     """``(T, h, w)`` float64 in [0, 1), frame 0 above; a grid of fewer frames gets the first of them."""
     scores = torch.rand(token_grid_thw, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     scores[0] = 2

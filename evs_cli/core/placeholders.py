@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.errors import UsageError
 
 IntArray = npt.NDArray[np.int64]
@@ -108,7 +109,7 @@ def layouts_of_videos(
     if is_video is not None:
         found &= np.asarray(is_video, dtype=np.bool_)
     positions: IntArray = np.flatnonzero(found).astype(np.int64)
-    sizes = [t * h * w for t, h, w in token_grids_thw]
+    sizes = [TokenGrid(*grid).num_tokens for grid in token_grids_thw]
     if sum(sizes) != len(positions):
         raise UsageError(
             f"Invalid sequence: {len(positions)} placeholders of id {placeholder_token_id}. "

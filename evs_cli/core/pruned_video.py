@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from packaging.version import Version
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.releases import require_transformers, transformers_release
 from evs_cli.errors import UsageError
 
@@ -51,7 +52,7 @@ class PrunedVideo:
     """(T,) float64 presentation time of the first sampled frame in each frame of tokens."""
     prompt_seconds: torch.Tensor
     """(T,) float64 the time of each frame of tokens as the model is told it."""
-    token_grid_thw: tuple[int, int, int]
+    token_grid_thw: TokenGrid
     """(T, h, w) in tokens."""
     video_grid_thw: tuple[int, int, int]
     """(T, h * m, w * m), m the spatial merge."""
@@ -83,15 +84,19 @@ class PrunedVideo:
     provenance: Mapping[str, Any]
     """Versions, model, video, sampling, device: what it takes to make the same bytes again."""
 
+    def __post_init__(self) -> None:
+        # Callers may give the plain triple; its properties are used from here on.
+        object.__setattr__(self, "token_grid_thw", TokenGrid(*self.token_grid_thw))
+
     @property
     def tokens_per_frame(self) -> int:
         """``h * w``, before pruning."""
-        return self.token_grid_thw[1] * self.token_grid_thw[2]
+        return self.token_grid_thw.tokens_per_frame
 
     @property
     def total_tokens(self) -> int:
         """N, video tokens before pruning."""
-        return self.token_grid_thw[0] * self.tokens_per_frame
+        return self.token_grid_thw.num_tokens
 
     @property
     def retained_tokens(self) -> int:

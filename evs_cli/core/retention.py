@@ -12,7 +12,7 @@ from functools import cached_property
 
 import torch
 
-from evs_cli.core.counts import check_grid, check_pruning_rate, compute_retained_tokens_count, merged_grid
+from evs_cli.core.counts import TokenGrid, check_grid, check_pruning_rate, merged_grid
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.errors import UsageError
 
@@ -88,10 +88,9 @@ class Ranking:
             raise UsageError(f"Invalid dissimilarity ({self.dissimilarity.dtype}). Expected floats without NaN.")
 
     @property
-    def token_grid_thw(self) -> tuple[int, int, int]:
+    def token_grid_thw(self) -> TokenGrid:
         """The token grid (T, h, w)."""
-        num_frames, height, width = self.dissimilarity.shape
-        return num_frames, height, width
+        return TokenGrid(*self.dissimilarity.shape)
 
     @cached_property
     def rank(self) -> torch.Tensor:
@@ -103,12 +102,12 @@ class Ranking:
 
     def order(self) -> torch.Tensor:
         """(N,) int64: the tokens, counted in (t, h, w) order, by rank. Costs one stable sort."""
+        # Stable, as the servers sort: among equals the earlier token comes first. Still videos are full of equals.
         return torch.argsort(self.dissimilarity.flatten(), descending=True, stable=True)
 
     def retained_tokens(self, q: float) -> int:
         """K at rate q for this grid."""
-        num_frames, height, width = self.token_grid_thw
-        return compute_retained_tokens_count(height * width, num_frames, q)
+        return self.token_grid_thw.retained_tokens(q)
 
     def at(self, q: float) -> Retention:
         """The retention by EVS at one rate, ``0 <= q < 1``."""
@@ -116,7 +115,7 @@ class Ranking:
 
     def sweep(self, rates: list[float]) -> list[Retention]:
         """The retention by EVS at each of many rates, from one sort."""
-        _ = self.rank
+        _ = self.rank  # sorts once and keeps it; ``first`` is then a comparison
         return [self.at(q) for q in rates]
 
     def first(self, retained: int) -> torch.Tensor:
@@ -188,10 +187,10 @@ def compute_retention_mask(
     """
     check_pruning_rate(q)
     grid = merged_grid(video_size_thw, spatial_merge_size)
-    if video_embeds.ndim != 2 or video_embeds.shape[0] != grid[0] * grid[1] * grid[2]:
+    if video_embeds.ndim != 2 or video_embeds.shape[0] != grid.num_tokens:
         raise UsageError(
             f"Invalid embeddings of shape {tuple(video_embeds.shape)}. "
-            f"Expected ({grid[0] * grid[1] * grid[2]}, D) for the token grid {grid}."
+            f"Expected ({grid.num_tokens}, D) for the token grid {grid}."
         )
     ranking = Ranking(compute_dissimilarity(video_embeds.view(*grid, -1)))
     return ranking.at(q).retention_mask.flatten()

@@ -1,8 +1,8 @@
-"""Where the tokens of a video go as they are encoded: a sink takes them batch by batch and keeps what it is for.
+"""Sinks receive a video's tokens batch by batch. Each keeps a different part: all rows, none, or the K highest ranked.
 
-In: embeddings ``(t, h, w, D)`` a level and their scores ``(t, h, w)``, in the order of time. Out: whatever the sink
-keeps: all rows, none, or, in ``StreamingRetention``, the K that rank first, bit for bit those that the whole video at
-once would keep, for any cut into batches. A sink knows tensors alone: no video, no model, no file of ours.
+In: embeddings ``(t, h, w, D)`` a level and their scores ``(t, h, w)``, in the order of time. Out: the rows
+that the sink keeps. ``StreamingRetention`` keeps the same rows as a ranking of the whole video would, bit for bit,
+however the video is cut into batches. A sink knows tensors alone: no video, no model, no file of ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an encoder gives: the embeddings of a chunk of frames."""
+"""The output of an encoder: the embeddings of a chunk of frames."""
 
 from __future__ import annotations
 

@@ -36,6 +36,18 @@ def kv_cache_bytes(model: LanguageModel, num_tokens: int, kv_dtype: str | None =
     return sum(a.cached_tokens(num_tokens) * a.kv_values_per_token * width for a in model.attention_layers)
 
 
+def kv_bytes_by_window(model: LanguageModel, kv_dtype: str | None = None) -> dict[int | None, int]:
+    """Bytes a token of keys and values, summed over the layers of each sliding window; None is full attention.
+
+    ``kv_cache_bytes`` of L tokens is the sum over them of ``min(L, window) * bytes``.
+    """
+    width = dtype_bytes(kv_dtype or model.dtype)
+    by_window: dict[int | None, int] = {}
+    for layer in model.attention_layers:
+        by_window[layer.window_tokens] = by_window.get(layer.window_tokens, 0) + layer.kv_values_per_token * width
+    return by_window
+
+
 def recurrent_state_bytes(model: LanguageModel) -> int:
     """Bytes of the states of Mamba-2 and DeltaNet layers: constant, whatever the prompt's length.
 

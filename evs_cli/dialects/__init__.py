@@ -114,6 +114,12 @@ def _known_version(server: str, version: str) -> str | None:
     return next(versions, None)
 
 
+def dialect_of_owner(owner: str | None) -> Dialect | None:
+    """The dialect, at its newest version, of a server that names ``owner`` in ``/v1/models``; None of any other."""
+    known = (dialect for dialect in ALL if not dialect.is_evs and dialect.rules.owner is not None)
+    return next((dialect for dialect in known if dialect.rules.owner == owner), None)
+
+
 def parse_dialects(text: str) -> tuple[Dialect, ...]:
     """The dialects of ``all`` or of one name."""
     return ALL if text == "all" else (parse_dialect(text),)

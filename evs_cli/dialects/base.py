@@ -1,4 +1,4 @@
-"""What a dialect is: whose rules sample, resize, time and write a video, and what comes of them.
+"""The data that dialects share: a video as a server sees it, the served model, the options, and the resulting plan.
 
 In: a video's facts as a server sees them, a served model and the server's options. Out: a ``ServerPlan``. Nothing here
 opens a file, reads a weight or imports a server.
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from evs_cli.core.counts import check_pruning_rate, compute_retained_tokens_count, tokens_per_frame
+from evs_cli.core.counts import TokenGrid, check_pruning_rate, tokens_per_frame
 from evs_cli.errors import BudgetError, UsageError
 
 Int64Array = npt.NDArray[np.int64]
@@ -248,7 +248,7 @@ class ServerPlan:
     """(S,) int64: sampled frames, as the server counts the file's frames."""
     resizes: tuple[tuple[int, int], ...]
     """(height, width) in pixels of each resize in turn; the last one is cut into patches."""
-    token_grid_thw: tuple[int, int, int]
+    token_grid_thw: TokenGrid
     """Tokens in time, height, width."""
     frame_texts: tuple[str, ...]
     """T texts in front of each frame's tokens, markers included; empty ones where nothing stands between frames."""
@@ -285,12 +285,12 @@ class ServerPlan:
     @property
     def tokens_per_frame(self) -> int:
         """``h * w``."""
-        return self.token_grid_thw[1] * self.token_grid_thw[2]
+        return self.token_grid_thw.tokens_per_frame
 
     @property
     def total_tokens(self) -> int:
         """N, video tokens before pruning."""
-        return self.token_grid_thw[0] * self.tokens_per_frame
+        return self.token_grid_thw.num_tokens
 
     def segments(self, counts: Sequence[int]) -> list[str | int]:
         """The video's part in texts and runs of placeholders, ``counts[t]`` of them for frame t."""
@@ -304,8 +304,8 @@ class ServerPlan:
 
     def client_counts(self, q: float) -> list[int]:
         """The tokens of each frame in the ids that a client sees at rate q; their sum is K."""
-        num_frames = self.token_grid_thw[0]
-        retained = compute_retained_tokens_count(self.tokens_per_frame, num_frames, q)
+        num_frames = self.token_grid_thw.t
+        retained = self.token_grid_thw.retained_tokens(q)
         if self.client_split == "first" and q > 0:
             return [retained] + [0] * (num_frames - 1)
         return tokens_per_frame(q=q, num_frames=num_frames, frame_num_tokens=self.tokens_per_frame)

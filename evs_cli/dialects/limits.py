@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.dialects.base import RefusedByServerError, ServerPlan, ServerSource
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.dialects.server import Limit
@@ -53,7 +52,7 @@ class ServerLimit:
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedAt:
+class PlannedUse:
     """One source as a server takes it at a rate: what the limits are compared with."""
 
     planner: ServedPlanner
@@ -70,7 +69,7 @@ class PlannedAt:
     @property
     def cached_tokens(self) -> int:
         """What of the video the encoder cache must hold."""
-        retained = compute_retained_tokens_count(self.plan.tokens_per_frame, self.plan.token_grid_thw[0], self.q)
+        retained = self.plan.token_grid_thw.retained_tokens(self.q)
         if not self.plan.counts_separators_in_cache(self.q):
             return retained
         return retained + self.planner.inner_separator_tokens(self.plan)
@@ -87,7 +86,7 @@ class PlannedAt:
 
 
 def server_limits(
-    at: PlannedAt,
+    at: PlannedUse,
     plan_at: Callable[[ServerSource], ServerPlan],
     *,
     context_limit: int | None,
@@ -109,7 +108,7 @@ def server_limits(
     )
 
 
-def first_hit(at: PlannedAt, *, context_limit: int | None, reserve: int = 0) -> str | None:
+def first_hit(at: PlannedUse, *, context_limit: int | None, reserve: int = 0) -> str | None:
     """The name of the first limit that a clip runs into, None where it passes; arguments as ``server_limits``."""
     limits = _limits(at.planner, context_limit, reserve)
     return next((limit.name for limit in limits if limit.used(at) > limit.most), None)
@@ -124,7 +123,7 @@ def _limits(planner: ServedPlanner, context_limit: int | None, reserve: int) -> 
     yield from rules.limits(planner.model, planner.options, context)
 
 
-def _longest_seconds(at: PlannedAt, plan_at: Callable[[ServerSource], ServerPlan], limit: Limit) -> float | None:
+def _longest_seconds(at: PlannedUse, plan_at: Callable[[ServerSource], ServerPlan], limit: Limit) -> float | None:
     """Seconds of the longest clip that passes; 0 where none does, None where any does or the rate is unknown.
 
     Every shorter clip passes too. Use grows with length but for rounding, and but where a family's rate falls with it

@@ -1,4 +1,4 @@
-"""What the rules need of a checkpoint, read off its configuration and its processor; no weight is read."""
+"""Reads what the server rules need from a checkpoint's configuration and processor. No weight is read."""
 
 from __future__ import annotations
 

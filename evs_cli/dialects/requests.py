@@ -1,4 +1,4 @@
-"""What the requests to all servers have in common, and the options of ``evs`` that say the same."""
+"""Chat completion requests, which all servers share, and the ``evs`` options that mean the same as a server's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ServerRecipe:
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServingRequest:
     """What a recipe is made from, beside the server's options."""
 
     model: str
@@ -41,7 +41,7 @@ class Serving:
     """Length of the answer; None leaves it to the server."""
 
 
-def chat_body(serving: Serving, url: str) -> dict[str, Any]:
+def chat_body(serving: ServingRequest, url: str) -> dict[str, Any]:
     """The body of a chat completion with one video and a text."""
     content = [
         {"type": "video_url", "video_url": {"url": url}},
@@ -51,7 +51,7 @@ def chat_body(serving: Serving, url: str) -> dict[str, Any]:
     return body if serving.max_tokens is None else {**body, "max_tokens": serving.max_tokens}
 
 
-def whole_path(path: str | None) -> Path:
+def absolute_path(path: str | None) -> Path:
     """The whole path of a file; of numbers alone, one to be filled in."""
     return Path("/path/to/VIDEO") if path is None else Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
 

@@ -144,7 +144,7 @@ def timed_indices(source: ServerSource, fps: float, num_frames: int) -> Int64Arr
     return np.array(found, dtype=np.int64)
 
 
-def in_pairs(indices: Int64Array) -> Int64Array:
+def pad_to_even(indices: Int64Array) -> Int64Array:
     """The same with the last repeated where their number is odd (GLM)."""
     return np.append(indices, indices[-1:]) if len(indices) % 2 else indices
 

@@ -1,4 +1,4 @@
-"""A video as one server would take it, in the terms of the rest of evs: a selection of frames and an ``EncodePlan``.
+"""Plans a video by the rules of one server, in the terms of the rest of evs: a ``FrameSelection``, an ``EncodePlan``.
 
 In: an encoder (for its processor and tokenizer), a file's facts or numbers, a dialect and its options. Out: a
 ``ServedClip``, from which a plan is reported and from which the frames are encoded.
@@ -23,8 +23,8 @@ _MAX_RATE_DIFFERENCE = 0.01  # of the true rate; less shifts no sampled frame by
 
 
 @dataclass(frozen=True, eq=False)
-class TrueSource:
-    """The frames there really are."""
+class SourceTimes:
+    """The times of the frames that the file really holds; a server may believe others."""
 
     pts_seconds: FloatArray
     """(F,) float64, when each is shown."""
@@ -85,7 +85,6 @@ class ServedPlanner:
             )
         self.dialect, self.encoder, self.options = dialect, encoder, options
         self._may_configure = may_configure
-        self._known_ids: dict[str, list[int]] = {}
         self.rules, self.family = dialect.rules, dialect.family(name)
 
     def server_options(self, sampling: SamplingRequest, options: EncodeOptions) -> ServerOptions:
@@ -142,7 +141,7 @@ class ServedPlanner:
         return replace(again, notes=(*dict.fromkeys((*plan.notes, *again.notes)), note))
 
     def plan(
-        self, source: ServerSource, true: TrueSource, sampling: SamplingRequest, options: EncodeOptions
+        self, source: ServerSource, true: SourceTimes, sampling: SamplingRequest, options: EncodeOptions
     ) -> ServedClip:
         """A clip as the server takes it, its frames found among those there really are.
 
@@ -152,7 +151,7 @@ class ServedPlanner:
         server = self.server_plan(source, sampling, options, len(true.pts_seconds))
         selection = self.selection(server, true)
         clip = Clip(source.height, source.width, selection.pts_seconds, true.duration_seconds)
-        counts = [server.tokens_per_frame] * server.token_grid_thw[0]
+        counts = [server.tokens_per_frame] * server.token_grid_thw.t
         encode = self.encoder.plan_sequence(
             clip,
             frame_size=server.resizes[-1],
@@ -165,10 +164,10 @@ class ServedPlanner:
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         option_notes = self.rules.option_notes(self.options)
         notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes)
-        outer = sum(len(self._ids(marker)) for marker in server.outer)
+        outer = sum(map(len, self.encoder.text_ids(server.outer)))
         return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes)
 
-    def selection(self, server: ServerPlan, true: TrueSource) -> FrameSelection:
+    def selection(self, server: ServerPlan, true: SourceTimes) -> FrameSelection:
         """The frames a server samples, among those there really are: one past the last is the last."""
         indices = np.minimum(server.frame_indices, len(true.pts_seconds) - 1)
         return FrameSelection(
@@ -203,36 +202,30 @@ class ServedPlanner:
         placeholder_id = int(tokenizer.convert_tokens_to_ids(placeholder or server.placeholder))
         # What the tokenizer puts in front of a text, where it does so (a start token).
         ids: list[int] = list(tokenizer("", **self.encoder.tokenizer_arguments(text))["input_ids"])
+        texts = iter(self.encoder.text_ids([segment for segment in segments if isinstance(segment, str)]))
         for segment in segments:
-            ids += [placeholder_id] * segment if isinstance(segment, int) else self._ids(segment)
+            ids += [placeholder_id] * segment if isinstance(segment, int) else next(texts)
         return ids
 
     def sequence_length(self, server: ServerPlan, q: float, prompt: str | None) -> int:
         """L at rate q; no placeholder is written out for it."""
-        without = self.sequence(server, [0] * server.token_grid_thw[0], prompt)
+        without = self.sequence(server, [0] * server.token_grid_thw.t, prompt)
         return len(without) + sum(server.client_counts(q))
 
     def inner_separator_tokens(self, server: ServerPlan) -> int:
         """Ids between the video's outer markers that are no video token."""
         if not server.frame_end:
             return 0
-        num_ends = len(server.frame_texts) * len(self._ids(server.frame_end))
-        return num_ends + sum(len(self._ids(text)) for text in (*server.frame_texts, *server.told_behind))
+        ends = (server.frame_end,) * len(server.frame_texts)
+        return sum(map(len, self.encoder.text_ids((*ends, *server.frame_texts, *server.told_behind))))
 
     def client_ids(self, served: ServedClip, q: float, prompt: str | None) -> list[int]:
         """The ids a client sees at rate q: a server writes them before it knows what it keeps of each frame."""
         server = served.server
         return self.sequence(server, server.client_counts(q), prompt, placeholder=server.client_placeholder)
 
-    def _ids(self, text: str) -> list[int]:
-        """Ids of a piece of text; the markers and most times come again and again."""
-        if text not in self._known_ids:
-            tokenizer = self.encoder.processor.tokenizer
-            self._known_ids[text] = tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
-        return self._known_ids[text]
 
-
-def source_notes(source: ServerSource, true: TrueSource) -> tuple[str, ...]:
+def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:
     """Sentences where the server believes another number of frames or another rate than the file has."""
     num_frames = len(true.pts_seconds)
     true_fps = num_frames / true.duration_seconds if true.duration_seconds > 0 else 0.0

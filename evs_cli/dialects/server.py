@@ -1,7 +1,7 @@
-"""What differs from server to server: the protocol that the rules of each server and version follow.
+"""The ``Server`` protocol: the rules of one server at one version.
 
-One object a server and version, in a file named after both; ``dialects/__init__`` finds it by name. A server says only
-what it does in its own way: what stands here is how transformers does it, behind no server at all.
+Each server and version is one object, in a file named after both; ``dialects/__init__`` finds it by name. The defaults
+here are what transformers does without any server, so a server states only where it differs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evs_cli.dialects.base import (
     ServerSource,
 )
 from evs_cli.dialects.pixels import processor_pixels, with_pixels
-from evs_cli.dialects.requests import ServerRecipe, Serving
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.sampling import SamplingRequest
@@ -92,6 +92,10 @@ class Server(Protocol):
     """What raises the longest sequence."""
     context_margin: ClassVar[int] = 1
     """Ids of the context that no prompt gets: one for the answer."""
+    owner: ClassVar[str | None] = None
+    """What it calls itself as the owner of its models in ``/v1/models``; None where it gives no name of its own."""
+    version_path: ClassVar[str | None] = None
+    """The endpoint whose answer has its ``version``; None where it has none."""
     samples_by_request: ClassVar[bool] = True
     """Whether a request says how its video is sampled; else the options at start do."""
     skips_missing_frames: ClassVar[bool] = False
@@ -135,5 +139,5 @@ class Server(Protocol):
         """What of sampling and size a request says beside its messages."""
         return {}
 
-    def recipe(self, serving: Serving, options: ServerOptions) -> ServerRecipe:
+    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
         """The line that starts it and the request to it. What a request may say is there, the rest in the line."""

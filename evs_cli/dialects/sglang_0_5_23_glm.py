@@ -92,5 +92,5 @@ def _bounded_indices(source: ServerSource, fps: float, max_frames: int) -> tuple
     if source.average_fps <= 0:
         raise RefusedByServerError("the file's frame rate is unknown, and this sampling divides by it.")
     num_frames = max(1, min(int(source.duration_seconds * fps), int(max_frames)))
-    indices = sampling.in_pairs(sampling.timed_indices(source, fps, num_frames))
+    indices = sampling.pad_to_even(sampling.timed_indices(source, fps, num_frames))
     return indices, f"{fps:g} fps, at most {max_frames} frames"

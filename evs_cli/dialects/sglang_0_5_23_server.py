@@ -11,7 +11,7 @@ from evs_cli.dialects import sglang_0_5_23 as sglang
 from evs_cli.dialects import sglang_0_5_23_glm as glm
 from evs_cli.dialects.base import NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.pixels import loader_pixels, with_pixels
-from evs_cli.dialects.requests import ServerRecipe, Serving, chat_body, json_text, whole_path
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text
 from evs_cli.dialects.server import FamilyRules, Server
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.video.info import VideoInfo
@@ -30,6 +30,8 @@ class Sglang(Server):
     own_options = frozenset(("mm_process_config",))
     context_option = "--context-length"
     context_margin = 7  # 6 are kept free, and a prompt as long as the rest is refused too
+    owner = "sglang"
+    version_path = "/server_info"
     samples_by_request = False
     resizes_frames_itself = True
     tokenizes_videos = False  # a video stays one placeholder
@@ -58,13 +60,13 @@ class Sglang(Server):
             return None
         return super().fewer_frames(model, num_frames, duration_seconds)
 
-    def recipe(self, serving: Serving, options: ServerOptions) -> ServerRecipe:
+    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
         """See ``Server.recipe``."""
         words = ["python", "-m", "sglang.launch_server", "--model-path", serving.model]
         words += [] if serving.context is None else ["--context-length", str(serving.context)]
         words += ["--mm-process-config", json_text({"video": options.mm_process})] if options.mm_process else []
         words += ["--json-model-override-args", json_text({"video_pruning_rate": serving.q})] if serving.q > 0 else []
-        return ServerRecipe(shlex.join(words), chat_body(serving, whole_path(serving.video).as_uri()))
+        return ServerRecipe(shlex.join(words), chat_body(serving, absolute_path(serving.video).as_uri()))
 
 
 SERVER = Sglang()

@@ -1,4 +1,4 @@
-"""What stands between the tokens of frames: the times a model is told, and the words they are told in."""
+"""The text between the tokens of frames: the times a model is told, and how each server writes them."""
 
 from __future__ import annotations
 

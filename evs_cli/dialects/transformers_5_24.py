@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects import sampling, text
 from evs_cli.dialects.base import (
     GlmModel,
@@ -37,7 +38,7 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
         RefusedByServerError: the processor would fail on the clip or its arguments.
     """
     arguments = processor_arguments(options)
-    if samples(arguments, model.do_sample_frames):
+    if is_sampled(arguments, model.do_sample_frames):
         indices, rule = qwen2_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
@@ -101,7 +102,7 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
         RefusedByServerError: the processor would fail on the clip or its arguments.
     """
     arguments = processor_arguments(options)
-    if samples(arguments, model.do_sample_frames):
+    if is_sampled(arguments, model.do_sample_frames):
         indices, rule = qwen3_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
@@ -159,7 +160,7 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
     if model.target_num_patches is None:
         raise RefusedByServerError("transformers 5.24 has no processor of Nemotron Nano VL 12B v2.")
     arguments = processor_arguments(options)
-    if samples(arguments, default=False):
+    if is_sampled(arguments, default=False):
         indices, rule = _even_indices(source, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
@@ -196,7 +197,7 @@ def nemotron_plan(
     return ServerPlan(
         frame_indices=indices,
         resizes=((rows * model.patch_size, columns * model.patch_size),),
-        token_grid_thw=(len(texts), rows // model.merge_size, columns // model.merge_size),
+        token_grid_thw=TokenGrid(len(texts), rows // model.merge_size, columns // model.merge_size),
         frame_texts=tuple(told + model.start for told in texts),
         frame_end=model.end,
         outer=("", ""),
@@ -212,7 +213,7 @@ def processor_arguments(options: ServerOptions) -> Arguments:
     return {**options.mm_processor, **options.request}
 
 
-def samples(arguments: Arguments, default: bool) -> bool:
+def is_sampled(arguments: Arguments, default: bool) -> bool:
     """Whether frames are sampled: as said, else where a rate or a number is given (the chat template's call), else
     by the processor's default."""
     asked = arguments.get("fps") is not None or arguments.get("num_frames") is not None
@@ -228,7 +229,7 @@ def pruning(model: ServedModel, options: ServerOptions) -> PruningRate:
     return PruningRate(model.config_pruning_rate, "config.json", can_prune=True)
 
 
-def both_edges(model: QwenModel | GlmModel, arguments: Arguments) -> tuple[int, int]:
+def pixel_limits_of_size(model: QwenModel | GlmModel, arguments: Arguments) -> tuple[int, int]:
     """(least, most) pixels: the checkpoint's, or both edges of ``size``.
 
     Raises:
@@ -246,8 +247,8 @@ def both_edges(model: QwenModel | GlmModel, arguments: Arguments) -> tuple[int, 
 
 
 def size_limits(model: QwenModel, arguments: Arguments) -> tuple[int, int]:
-    """(least, most) pixels: as ``both_edges``, then their two aliases."""
-    least, most = both_edges(model, arguments)
+    """(least, most) pixels: as ``pixel_limits_of_size``, then their two aliases."""
+    least, most = pixel_limits_of_size(model, arguments)
     return int(arguments.get("min_pixels", least)), int(arguments.get("max_pixels", most))
 
 
@@ -326,9 +327,10 @@ def _even_indices(source: ServerSource, arguments: Arguments) -> tuple[Int64Arra
     return np.arange(num_frames) * source.num_frames // num_frames, rule
 
 
-def _qwen_grid(model: QwenModel, num_frames: int, size: Size) -> tuple[int, int, int]:
+def _qwen_grid(model: QwenModel, num_frames: int, size: Size) -> TokenGrid:
     """Tokens in time, height and width; an odd last frame is repeated to fill its tubelet."""
-    return -(-num_frames // model.temporal_patch_size), size[0] // model.factor, size[1] // model.factor
+    tubelets = -(-num_frames // model.temporal_patch_size)
+    return TokenGrid(tubelets, size[0] // model.factor, size[1] // model.factor)
 
 
 def _resizes(loader: Size | None, processor: Size) -> tuple[Size, ...]:

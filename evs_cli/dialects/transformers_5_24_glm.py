@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects import sampling, text
 from evs_cli.dialects import transformers_5_24 as hf
 from evs_cli.dialects.base import (
@@ -36,12 +37,12 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
         RefusedByServerError: the processor would fail on the clip or its arguments.
     """
     arguments = hf.processor_arguments(options)
-    if hf.samples(arguments, model.do_sample_frames):
+    if hf.is_sampled(arguments, model.do_sample_frames):
         indices, rule = glm_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
     plan = glm_plan(source, model, arguments, indices, rule, hf.pruning(model, options))
-    return plan.with_notes(idle_notes(model, arguments, "the processor"))
+    return plan.with_notes(unused_argument_notes(model, arguments, "the processor"))
 
 
 def glm_indices(source: ServerSource, model: GlmModel, arguments: hf.Arguments) -> tuple[Int64Array, str]:
@@ -59,7 +60,7 @@ def glm_indices(source: ServerSource, model: GlmModel, arguments: hf.Arguments) 
         fps = arguments.get("fps") or model.fps
         indices = sampling.glm4v_indices(source, fps, max_seconds=model.max_seconds, at_least=1)
         rule = fps_rule(source, fps, model.max_seconds)
-    return sampling.in_pairs(require_frames(source, indices)), rule
+    return sampling.pad_to_even(require_frames(source, indices)), rule
 
 
 def glm_plan(
@@ -91,7 +92,7 @@ def glm_plan(
         RefusedByServerError: fewer frames than one tubelet, an extreme aspect, or half a ``size``.
     """
     height, width = frame or (source.height, source.width)
-    least, most = hf.both_edges(model, arguments)
+    least, most = hf.pixel_limits_of_size(model, arguments)
     size = qwen3_frame_size(
         height,
         width,
@@ -108,7 +109,7 @@ def glm_plan(
     return ServerPlan(
         frame_indices=indices,
         resizes=(size,) if frame is None or frame == size else (frame, size),
-        token_grid_thw=(num_tubelets, size[0] // model.factor, size[1] // model.factor),
+        token_grid_thw=TokenGrid(num_tubelets, size[0] // model.factor, size[1] // model.factor),
         frame_texts=(model.frame_start,) * num_tubelets,
         frame_end=model.frame_end,
         told_behind=tuple(told),
@@ -147,7 +148,7 @@ def by_length_rule(source: ServerSource, temporal_patch_size: int) -> str:
     return f"{fps:g} fps by the clip's length, at most {sampling.GLM_MAX_FRAMES} frames"
 
 
-def idle_notes(model: GlmModel, given: Iterable[str], owner: str) -> list[str]:
+def unused_argument_notes(model: GlmModel, given: Iterable[str], owner: str) -> list[str]:
     """A sentence for each argument of the sampling or the size that does nothing.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects import sampling, text
 from evs_cli.dialects import transformers_5_24 as hf
 from evs_cli.dialects.base import (
@@ -28,7 +29,7 @@ def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions)
         RefusedByServerError: the processor or the model would fail on the clip or its arguments.
     """
     arguments = hf.processor_arguments(options)
-    if hf.samples(arguments, model.do_sample_frames):
+    if hf.is_sampled(arguments, model.do_sample_frames):
         indices, rule = internvl_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
@@ -96,7 +97,7 @@ def internvl_plan(
     return ServerPlan(
         frame_indices=indices,
         resizes=(size,),
-        token_grid_thw=(len(indices), height, width),
+        token_grid_thw=TokenGrid(len(indices), height, width),
         frame_texts=tuple(text.numbered_texts(len(indices), model.start)),
         frame_end=model.end,
         outer=("", ""),

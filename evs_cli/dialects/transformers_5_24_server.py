@@ -9,7 +9,7 @@ from evs_cli.dialects import transformers_5_24 as hf
 from evs_cli.dialects import transformers_5_24_glm as glm
 from evs_cli.dialects import transformers_5_24_internvl as internvl
 from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions
-from evs_cli.dialects.requests import ServerRecipe, Serving
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest
 from evs_cli.dialects.server import FamilyRules, Server
 
 
@@ -29,7 +29,7 @@ class Transformers(Server):
         """See ``Server.pruning``."""
         return hf.pruning(model, options)
 
-    def recipe(self, serving: Serving, options: ServerOptions) -> ServerRecipe:
+    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
         """See ``Server.recipe``."""
         return ServerRecipe(None, {"tokenize": True, **options.mm_processor, **options.request})
 

@@ -41,7 +41,7 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
         indices = sampling.glm4v_indices(source, fps, max_seconds=longest, at_least=0)
         rule = hf_glm.fps_rule(source, fps, longest)
     hf_glm.require_frames(source, indices)
-    notes = hf_glm.idle_notes(model, loader, "media_io_kwargs")
+    notes = hf_glm.unused_argument_notes(model, loader, "media_io_kwargs")
     if _samples_again(source, model, options, indices):
         num_loaded = len(indices)
         indices, rule = hf_glm.glm_indices(source, model, options.mm_processor)
@@ -68,7 +68,7 @@ def glm_frames(
     Raises:
         RefusedByServerError: fewer frames than one tubelet, an extreme aspect, or half a ``size``.
     """
-    notes = hf_glm.idle_notes(model, options.mm_processor, "mm_processor_kwargs")
+    notes = hf_glm.unused_argument_notes(model, options.mm_processor, "mm_processor_kwargs")
     is_native = model.architecture in ARCHITECTURES
     if not is_native:
         notes.append(f"vLLM has no model of {model.architecture} and runs transformers' own")

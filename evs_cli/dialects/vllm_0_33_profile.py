@@ -1,4 +1,4 @@
-"""What vLLM 0.33 expects of its largest image or video at start, which is the least that its encoder cache holds."""
+"""The largest image or video that vLLM 0.33 profiles at start; its encoder cache holds at least that many tokens."""
 
 from __future__ import annotations
 

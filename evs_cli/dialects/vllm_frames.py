@@ -21,7 +21,7 @@ from evs_cli.dialects.base import (
     ServerPlan,
     ServerSource,
 )
-from evs_cli.dialects.requests import Serving, chat_body
+from evs_cli.dialects.requests import ServingRequest, chat_body
 from evs_cli.dialects.server import FamilyRules
 from evs_cli.dialects.vllm_0_33_limits import decoded_bytes, frame_pixels
 from evs_cli.dialects.vllm_0_33_server import SERVER
@@ -143,7 +143,7 @@ def processor_arguments(model: ServedModel, options: ServerOptions) -> dict[str,
     return {**options.mm_processor, **keeps_all}
 
 
-def frames_body(serving: Serving, sent: SentFrames, options: ServerOptions) -> dict[str, Any]:
+def frames_body(serving: ServingRequest, sent: SentFrames, options: ServerOptions) -> dict[str, Any]:
     """The body of the request, the URL of its video without the frames.
 
     Args:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from evs_cli.core.counts import compute_retained_tokens_count
+from evs_cli.core.counts import TokenGrid
+from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders.source import ModelSource
 from evs_cli.encoders.weights import WeightsRead
@@ -97,7 +98,7 @@ class EncodePlan:
 
     frame_size: tuple[int, int]
     """(height, width) in pixels each frame is resized to before patching."""
-    token_grid_thw: tuple[int, int, int]
+    token_grid_thw: TokenGrid
     """Tokens in time, height, width, after merge or pooling."""
     model_grid_thw: tuple[int, int, int]
     """The family's own grid (patches, where it counts patches)."""
@@ -117,6 +118,8 @@ class EncodePlan:
     """(L,) int64 modality of each unpruned id (0 text, 2 video), for families whose positions depend on it."""
     loader_size: tuple[int, int] | None = None
     """(height, width) in pixels a server's loader resizes frames to before the processor does; None where none does."""
+    pixel_region: PixelRegion = WHOLE_FRAME
+    """The part of each frame, as shown, over which the token grid lies evenly."""
     modality: str = "video"
     """Key of these features in the model's ``mm_encoder_outputs``: ``image`` where a video goes in as images, or
     ``NO_MODALITY``."""
@@ -143,16 +146,16 @@ class EncodePlan:
     @property
     def tokens_per_frame(self) -> int:
         """``h * w``, tokens of one frame before pruning."""
-        return self.token_grid_thw[1] * self.token_grid_thw[2]
+        return self.token_grid_thw.tokens_per_frame
 
     @property
     def total_tokens(self) -> int:
         """N, video tokens before pruning."""
-        return self.token_grid_thw[0] * self.tokens_per_frame
+        return self.token_grid_thw.num_tokens
 
     def retained_tokens(self, q: float) -> int:
         """K, video tokens kept at rate q."""
-        return compute_retained_tokens_count(self.tokens_per_frame, self.token_grid_thw[0], q)
+        return self.token_grid_thw.retained_tokens(q)
 
     def sequence_length(self, q: float = 0.0) -> int:
         """Length of ``input_ids`` at rate q."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
+from evs_cli.core.pixel_region import PixelRegion, cropped_region
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, require_same_count, seconds
 from evs_cli.encoders.loading import loading_errors, on_device, quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, true_times
@@ -64,6 +66,11 @@ class FrameVideoEncoder(VisionLanguageEncoder):
         """(h, w) tokens of a frame of ``rows`` x ``columns`` patches."""
         return rows // self.merge_size, columns // self.merge_size
 
+    def covered_patches(self, rows: int, columns: int) -> tuple[int, int]:
+        """(rows, columns) of patches that tokens are made of; a last one that fills no merged square is left out."""
+        height, width = self.token_sides(rows, columns)
+        return height * self.merge_size, width * self.merge_size
+
     @abstractmethod
     def features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Rows of a chunk, ``(..., D)``, frame by frame, without those behind the video.
@@ -81,7 +88,7 @@ class FrameVideoEncoder(VisionLanguageEncoder):
         text = self.prompt_text(options)
         expanded, (height, width) = self._expand_video(clip)
         patches = self.patch_sides(height, width)
-        grid = (clip.num_frames, *self.token_sides(*patches))
+        grid = TokenGrid(clip.num_frames, *self.token_sides(*patches))
         return EncodePlan(
             frame_size=(height, width),
             token_grid_thw=grid,
@@ -91,10 +98,32 @@ class FrameVideoEncoder(VisionLanguageEncoder):
             layout=self.layout(self.expanded_ids(text, expanded), grid),
             pts_seconds=clip.pts_seconds,
             prompt_seconds=self._prompt_seconds(clip),
+            pixel_region=self._pixel_region(clip, (height, width)),
             modality=self.modality,
             features_are_batched=self.features_are_batched,
             notes=_crop_notes(self.processor.video_processor, clip),
         )
+
+    def _pixel_region(self, clip: Clip, frame_size: tuple[int, int]) -> PixelRegion:
+        """The part of each frame that the processor leaves, and that its patches cover."""
+        import torch
+
+        video = self.processor.video_processor
+        resized = frame_size
+        if video.do_center_crop:
+            with quiet_transformers():
+                uncropped = video(
+                    videos=[torch.empty((1, 3, clip.height, clip.width), dtype=torch.uint8, device="meta")],
+                    do_sample_frames=False,
+                    do_center_crop=False,
+                    input_data_format="channels_first",
+                    return_tensors="pt",
+                )
+            height, width = uncropped[self.pixel_name].shape[-2:]
+            resized = (int(height), int(width))
+        rows, columns = self.covered_patches(*self.patch_sides(*frame_size))
+        patch_rows, patch_columns = _two_sides(self.config.vision_config.patch_size)
+        return cropped_region(resized, frame_size, (rows * patch_rows, columns * patch_columns))
 
     def _expand_video(self, clip: Clip) -> tuple[str, tuple[int, int]]:
         """The text that replaces the video's markup, and the (height, width) in pixels of every frame."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.placeholders import IntArray, SequenceLayout
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, seconds
 from evs_cli.encoders.loading import of_one_video, on_device, quiet_transformers, weightless_model
@@ -101,7 +102,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
         video = self.processor.video_processor
         grid_t, grid_h, grid_w = (int(n) for n in outputs["video_grid_thw"][0])
         merge, patch = int(video.merge_size), int(video.patch_size)
-        token_grid = (len(filled) // self.temporal_patch_size, grid_h // merge, grid_w // merge)
+        token_grid = TokenGrid(len(filled) // self.temporal_patch_size, grid_h // merge, grid_w // merge)
         per_grid = outputs.get("second_per_grid_ts")
         seconds_per_grid = None if per_grid is None else float(per_grid[0])
         token_types = outputs.get("mm_token_type_ids")

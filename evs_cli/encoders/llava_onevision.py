@@ -24,6 +24,10 @@ class LlavaOnevisionEncoder(FrameVideoEncoder):
         """Half of each side, rounded up."""
         return -(-rows // 2), -(-columns // 2)
 
+    def covered_patches(self, rows: int, columns: int) -> tuple[int, int]:
+        """All of them: tokens are interpolated over the whole grid."""
+        return rows, columns
+
     def features(self, pixels: torch.Tensor) -> torch.Tensor:
         """``(t * h * w, D)``; since transformers 5.18 a call puts a newline behind its frames, which is left off."""
         rows: torch.Tensor = self._model.get_video_features(pixels).pooler_output

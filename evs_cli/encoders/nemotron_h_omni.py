@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan
 from evs_cli.encoders.loading import of_one_video, quiet_transformers
 from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, printed_seconds, true_times
@@ -55,7 +56,7 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             },
             0,
         )
-        grid = (num_tubelets, height // patch // merge, width // patch // merge)
+        grid = TokenGrid(num_tubelets, height // patch // merge, width // patch // merge)
         pts = fill_tubelets(clip.pts_seconds, self.temporal_patch_size)
         return EncodePlan(
             frame_size=(height, width),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders import embedded
 from evs_cli.encoders.base import NO_MODALITY, Clip, EncodeOptions, EncodePlan, VideoEncoder, seconds
@@ -95,14 +96,14 @@ class PlainFrameEncoder(VideoEncoder):
         self.check_options(options)
         patch = self._patch_size
         height, width = frame_size or fit_short_side(clip.height, clip.width, options.size or DEFAULT_SIZE, patch)
-        grid = (clip.num_frames, height // patch, width // patch)
+        grid = TokenGrid(clip.num_frames, height // patch, width // patch)
         return EncodePlan(
             frame_size=(height, width),
             token_grid_thw=grid,
-            model_grid_thw=grid,
+            model_grid_thw=(grid.t, grid.h, grid.w),
             spatial_merge_size=1,
             temporal_patch_size=1,
-            layout=generic_layout(grid[0], grid[1] * grid[2]),
+            layout=generic_layout(grid.t, grid.tokens_per_frame),
             pts_seconds=clip.pts_seconds,
             prompt_seconds=seconds(clip.pts_seconds),
             modality=NO_MODALITY,

@@ -140,7 +140,7 @@ def encoder_of(source: ModelSource) -> VideoEncoder:
         raise ModelError(
             f"cannot use {source.name}: evs does not know its family {source.model_type or '(no model_type)'!r}. "
             f"Known: {', '.join(FAMILIES)}.",
-            hint="`evs models` lists them; the README tells how to add one.",
+            hint="`evs models` lists them; samples/guides/adding-a-family.md tells how to add one.",
         )
     family.require_release(source.name)
     module, class_name = family.encoder.split(":")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.placeholders import IntArray, SequenceLayout
 from evs_cli.encoders.base import (
     Clip,
@@ -31,6 +32,8 @@ from evs_cli.video.sampling import DEFAULT_FPS, DEFAULT_MAX_FRAMES, SamplingDefa
 
 if TYPE_CHECKING:
     import torch
+
+_MAX_KNOWN_TEXTS = 50_000  # about 25 MB: the times of several hours of video
 
 
 class VisionLanguageEncoder(VideoEncoder):
@@ -129,6 +132,24 @@ class VisionLanguageEncoder(VideoEncoder):
         has_start = start is not None and text.startswith(start)
         return {"add_special_tokens": False} if is_piece or has_start else {}
 
+    @cached_property
+    def _ids_by_text(self) -> dict[str, list[int]]:
+        return {}
+
+    def text_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text by itself, without a start token. Do not change them: they are kept for the next call.
+
+        The plans of one video under several servers, and of its longer and shorter versions, write the same times and
+        markers thousands of times, so each distinct text is tokenized once, and all new ones in one call.
+        """
+        known = self._ids_by_text
+        if len(known) > _MAX_KNOWN_TEXTS:
+            known.clear()
+        new = [text for text in dict.fromkeys(texts) if text and text not in known]
+        if new:
+            known.update(zip(new, self.processor.tokenizer(new, add_special_tokens=False)["input_ids"], strict=True))
+        return [known[text] if text else [] for text in texts]
+
     def _chat_text(self, prompt: str) -> str:
         """The chat template's text for a video and a prompt."""
         from jinja2 import TemplateError
@@ -151,7 +172,7 @@ class VisionLanguageEncoder(VideoEncoder):
         ids: list[int] = self.processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
         return ids
 
-    def layout(self, input_ids: Sequence[int], token_grid_thw: tuple[int, int, int]) -> SequenceLayout:
+    def layout(self, input_ids: Sequence[int], token_grid_thw: TokenGrid) -> SequenceLayout:
         """The layout of an expanded sequence: which placeholders are grid tokens, and which are extra rows."""
         num_frames, height, width = token_grid_thw
         placeholder_id = int(self.processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
@@ -175,7 +196,7 @@ class VisionLanguageEncoder(VideoEncoder):
         clip: Clip,
         *,
         frame_size: tuple[int, int],
-        token_grid_thw: tuple[int, int, int],
+        token_grid_thw: TokenGrid,
         input_ids: Sequence[int],
         prompt_seconds: FloatArray,
         seconds_per_grid: float | None = None,

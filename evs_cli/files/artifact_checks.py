@@ -1,4 +1,4 @@
-"""What must be true of an artifact before anything is built on it: names, shapes, dtypes, counts, spans, scores."""
+"""Validates an artifact that was read: names, shapes, dtypes, counts, spans and scores, each against the others."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.core.counts import compute_retained_tokens_count
 from evs_cli.errors import ArtifactError
 from evs_cli.files import record_checks as r
-from evs_cli.files.record_checks import Fault, describe, is_int, require
+from evs_cli.files.record_checks import RecordFault, describe, is_int, require
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
@@ -24,7 +23,7 @@ _VALUES = {
     **dict.fromkeys(("method", "modality"), r.TEXT),
     "features_are_batched": r.FLAG,
     "seed": r.INTEGER.or_none,
-    "min_dissimilarity": r.Value("0 to 2", lambda floor: r.is_number(floor) and 0 <= floor <= 2).or_none,
+    "min_dissimilarity": r.ValueCheck("0 to 2", lambda floor: r.is_number(floor) and 0 <= floor <= 2).or_none,
     "q": r.RATE,
 }
 _KEPT = {"embeddings": "(K, D) F", "retention_mask": "(T, h, w) bool"}
@@ -68,7 +67,7 @@ def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
         pruned = PrunedVideo(**values)
         for check in (_check_numbers, _check_mask, _check_scores, _check_sequence, _check_counts):
             check(pruned)
-    except Fault as fault:
+    except RecordFault as fault:
         raise ArtifactError(
             f"cannot use {name}: {fault}.", hint="It is damaged or was changed; prune the video again."
         ) from fault
@@ -174,5 +173,4 @@ def _check_counts(pruned: PrunedVideo) -> None:
 
 
 def _rule_count(pruned: PrunedVideo) -> int:
-    num_frames, height, width = pruned.token_grid_thw
-    return compute_retained_tokens_count(height * width, num_frames, pruned.q)
+    return pruned.token_grid_thw.retained_tokens(pruned.q)

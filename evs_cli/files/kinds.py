@@ -1,4 +1,4 @@
-"""What tells the files of evs apart: a pruned video (``evs prune``) and a whole encoding (``evs encode``)."""
+"""The two kinds of files that evs writes: a pruned video (``evs prune``) and a whole encoding (``evs encode``)."""
 
 from __future__ import annotations
 

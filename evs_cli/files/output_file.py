@@ -1,4 +1,4 @@
-"""Files evs writes: refused before any work is done for them, and written whole or not at all."""
+"""Output files: a bad path is refused before any work, and a file is written whole or not at all."""
 
 from __future__ import annotations
 

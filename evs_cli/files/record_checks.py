@@ -1,7 +1,7 @@
 """The fields of a file as a table, and the functions that hold what was read against it.
 
-A new field is one entry: a ``Value`` of the record, or the shape and dtype of a tensor. What several fields say of each
-other stands in the checks of each kind of file.
+A new field is one entry: a ``ValueCheck`` of the record, or the shape and dtype of a tensor. Rules that relate several
+fields stand in the checks of each kind of file.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Fault(Exception):  # noqa: N818 - never leaves the checks of a file
+class RecordFault(Exception):  # noqa: N818 - never leaves the checks of a file
     """What is wrong, in a clause."""
 
 
 def require(is_true: bool, fault: str) -> None:
-    """Raise ``Fault`` unless it is true."""
+    """Raise ``RecordFault`` unless it is true."""
     if not is_true:
-        raise Fault(fault)
+        raise RecordFault(fault)
 
 
 def is_int(value: object) -> bool:
@@ -43,7 +43,7 @@ def is_json(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Value:
+class ValueCheck:
     """What a field without a tensor must be."""
 
     expected: str
@@ -51,35 +51,35 @@ class Value:
     is_right: Callable[[Any], bool]
 
     @property
-    def or_none(self) -> Value:
+    def or_none(self) -> ValueCheck:
         """The same, and None as well."""
-        return Value(f"{self.expected} or None", lambda value: value is None or self.is_right(value))
+        return ValueCheck(f"{self.expected} or None", lambda value: value is None or self.is_right(value))
 
 
-def at_least(least: int) -> Value:
+def at_least(least: int) -> ValueCheck:
     """An integer from ``least`` on that a tensor of int64 can hold."""
-    return Value(f"an integer of at least {least}", lambda value: is_int(value) and least <= value < 2**63)
+    return ValueCheck(f"an integer of at least {least}", lambda value: is_int(value) and least <= value < 2**63)
 
 
-def one_of(names: Sequence[str]) -> Value:
+def one_of(names: Sequence[str]) -> ValueCheck:
     """One of several strings."""
-    return Value(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
+    return ValueCheck(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
 
 
-POSITIVE = Value(
+POSITIVE = ValueCheck(
     "positive integers", lambda value: isinstance(value, (list, tuple)) and all(map(at_least(1).is_right, value))
 )
-TRIPLE = Value("three positive integers", lambda value: POSITIVE.is_right(value) and len(value) == 3)
-INTEGER = Value("an integer", is_int)
-RATE = Value("0 <= q < 1", lambda value: is_number(value) and 0 <= value < 1)
-TEXT = Value("a string", lambda value: isinstance(value, str))
-FLAG = Value("true or false", lambda value: isinstance(value, bool))
-LIST = Value("a list", lambda value: isinstance(value, (list, tuple)))
-DICT = Value("a dict", lambda value: isinstance(value, Mapping))
-PLAIN = Value("a dict of plain values", lambda value: isinstance(value, Mapping) and is_json(value))
+TRIPLE = ValueCheck("three positive integers", lambda value: POSITIVE.is_right(value) and len(value) == 3)
+INTEGER = ValueCheck("an integer", is_int)
+RATE = ValueCheck("0 <= q < 1", lambda value: is_number(value) and 0 <= value < 1)
+TEXT = ValueCheck("a string", lambda value: isinstance(value, str))
+FLAG = ValueCheck("true or false", lambda value: isinstance(value, bool))
+LIST = ValueCheck("a list", lambda value: isinstance(value, (list, tuple)))
+DICT = ValueCheck("a dict", lambda value: isinstance(value, Mapping))
+PLAIN = ValueCheck("a dict of plain values", lambda value: isinstance(value, Mapping) and is_json(value))
 
 
-def check_values(record: Mapping[str, Any], table: Mapping[str, Value]) -> None:
+def check_values(record: Mapping[str, Any], table: Mapping[str, ValueCheck]) -> None:
     """Hold a record against a table.
 
     Args:
@@ -88,7 +88,7 @@ def check_values(record: Mapping[str, Any], table: Mapping[str, Value]) -> None:
             a field that may be missing.
 
     Raises:
-        Fault: a field is missing or of another kind.
+        RecordFault: a field is missing or of another kind.
     """
     for path, value in table.items():
         name = path.removesuffix("?")
@@ -111,7 +111,7 @@ def check_tensors(found: Mapping[str, Any], table: Mapping[str, str], sizes: dic
         sizes: what the letters stand for; those that are met are added.
 
     Raises:
-        Fault: a tensor is missing, not finite, or of another shape, dtype or order.
+        RecordFault: a tensor is missing, not finite, or of another shape, dtype or order.
     """
     for key, expected in table.items():
         name = key.removesuffix("?")
@@ -132,14 +132,14 @@ def _check_tensor(name: str, tensor: Any, expected: str, sizes: dict[str, Any]) 
     pattern = re.sub(r"\b_\b", r"\\d+", pattern).replace(r"\ or\ ", "|")
     match = re.fullmatch(pattern, describe(tensor)) if isinstance(tensor, torch.Tensor) else None
     if match is None:
-        raise Fault(f"{name} is {describe(tensor)}, expected {re.sub(r'F$', 'floats', expected)}")
+        raise RecordFault(f"{name} is {describe(tensor)}, expected {re.sub(r'F$', 'floats', expected)}")
     sizes |= {letter: size if letter == "F" else int(size) for letter, size in match.groupdict().items()}
     require(bool(tensor.isfinite().all()), f"{name} holds NaN or infinite values")
     require(not order or bool((tensor.diff() >= 0).all()), f"{name} descend")
 
 
 def check_zero_frames(zero: Sequence[Any], num_frames: int) -> None:
-    """Raise ``Fault`` unless these are frames of tokens, each once and in order."""
+    """Raise ``RecordFault`` unless these are frames of tokens, each once and in order."""
     is_right = all(is_int(frame) and 0 <= frame < num_frames for frame in zero) and list(zero) == sorted(set(zero))
     require(is_right, f"zero_frames are {describe(list(zero))}, expected ascending frames below {num_frames}")
 

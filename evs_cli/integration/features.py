@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.retention import Ranking, Retention
 from evs_cli.errors import ModelError, UsageError
 
-TokenGrid = tuple[int, int, int]
-"""(T, h, w) of one video, in tokens."""
 Rows = torch.Tensor | Sequence[torch.Tensor]
 """One level of features: a tensor of all videos, or a sequence of one tensor a video; D last."""
 
@@ -154,7 +153,7 @@ def _count(rows: Rows) -> int:
 
 def _split(rows: Rows, grids: Sequence[TokenGrid]) -> list[torch.Tensor]:
     """One ``(T * h * w, D)`` tensor a video."""
-    sizes = [num_frames * height * width for num_frames, height, width in grids]
+    sizes = [TokenGrid(*grid).num_tokens for grid in grids]  # a model of another's may tell plain triples
     if isinstance(rows, torch.Tensor):
         flat = _flat(rows)
         got = [flat.shape[0]]

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from evs_cli.core.counts import merged_grid
+from evs_cli.core.counts import TokenGrid, merged_grid
 from evs_cli.errors import ModelError, UsageError
-from evs_cli.integration.features import TokenGrid, prune_features, prune_rows, rows_of
+from evs_cli.integration.features import prune_features, prune_rows, rows_of
 from evs_cli.integration.results import EVSConfig, EVSEmbeddingResult, frame_counts
 
 SERVER_METHOD, TRANSFORMERS_METHOD = "get_video_feature", "get_video_features"
@@ -81,7 +81,7 @@ def _token_grids(
         own: Sequence[TokenGrid] = model.evs_token_grids(arguments, num_rows)
         return own
     if arguments.get("video_grid_thw") is not None:
-        return _told_grids(model, arguments, spatial_merge_size)
+        return _reported_grids(model, arguments, spatial_merge_size)
     if arguments.get("frames_per_video") is not None:
         return _square_grids([int(n) for n in arguments["frames_per_video"]], num_rows)
     if "items" in arguments:
@@ -95,7 +95,7 @@ def _token_grids(
     )
 
 
-def _told_grids(model: Any, arguments: Mapping[str, Any], spatial_merge_size: int) -> Sequence[TokenGrid]:
+def _reported_grids(model: Any, arguments: Mapping[str, Any], spatial_merge_size: int) -> Sequence[TokenGrid]:
     """Token grids out of ``video_grid_thw``: merged by the call's own sizes where it tells some, in time as well."""
     grids = [[int(n) for n in grid] for grid in arguments["video_grid_thw"]]
     merges = arguments.get("video_merge_sizes")  # VideoLLaMA 3 merges videos by another size than images
@@ -114,7 +114,7 @@ def vision_number(config: Any, name: str) -> int:
     return int(getattr(vision, name, None) or 1)
 
 
-def says_its_grids(model: Any, method: Callable[..., Any]) -> bool:
+def can_report_grids(model: Any, method: Callable[..., Any]) -> bool:
     """Whether a call of a feature method can tell the grids of its videos, or the model has a way to.
 
     transformers names a grid among the parameters where it takes one; other code may pass it in ``**kwargs``.
@@ -131,7 +131,7 @@ def _square_grids(frames_per_video: list[int], num_rows: int) -> list[TokenGrid]
         raise ModelError(f"cannot prune: {num_rows} rows for {sum(frames_per_video)} frames. Expected as many in each.")
     side = math.isqrt(each)
     height, width = (side, side) if side * side == each else (1, each)
-    return [(n, height, width) for n in frames_per_video]
+    return [TokenGrid(n, height, width) for n in frames_per_video]
 
 
 def _prune_items(features: Any, token_grids: Callable[[int], Sequence[TokenGrid]], q: float) -> EVSEmbeddingResult:

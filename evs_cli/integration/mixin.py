@@ -17,7 +17,7 @@ from evs_cli.integration.method import (
     SERVER_METHOD,
     TRANSFORMERS_METHOD,
     PrunedMethod,
-    says_its_grids,
+    can_report_grids,
     vision_number,
 )
 from evs_cli.integration.results import EVSConfig
@@ -204,7 +204,7 @@ def _install(model: Any, evs_config: EVSConfig) -> None:
                     f"{type(owner).__name__} prunes by itself, at {owner.video_pruning_rate}, and would prune twice. "
                     "Expected a model whose own video_pruning_rate is 0."
                 )
-        if not any(says_its_grids(model, method) for *_, method in methods):
+        if not any(can_report_grids(model, method) for *_, method in methods):
             raise ModelError(
                 f"{type(model).__name__} cannot prune: its {methods[0][1]} is told no grid of its videos. Expected "
                 "video_grid_thw among its parameters, or a method evs_token_grids(arguments, num_rows).",

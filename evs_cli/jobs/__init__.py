@@ -1,1 +1,1 @@
-"""One file a command: takes what the user asked for, and returns what became of it. Prints nothing."""
+"""The work of each command: a typed request in, an ``Outcome`` for each video out. Prints nothing."""

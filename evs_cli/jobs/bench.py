@@ -1,7 +1,7 @@
 """How fast each step of an encoding runs on this machine, and how well they run side by side.
 
-In: a video and a model, as ``evs prune`` takes them. Out: a ``BenchResult`` of measurements, each with what it
-measured, how much, and the seconds of every repeat. All of it is local: nothing is sent anywhere.
+In: a video and a model, as ``evs prune`` takes them. Out: an ``Outcome`` of a ``BenchResult``: its measurements each
+tell what was measured, how much, and the seconds of every repeat. All of it is local: nothing is sent anywhere.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from evs_cli._version import __version__
 from evs_cli.encoders.runtime import Runtime, synchronise
 from evs_cli.errors import UsageError
 from evs_cli.jobs.inputs import opened
+from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.pipeline.machine import peak_memory_bytes, processor_name
-from evs_cli.pipeline.progress import Progress, SilentProgress, ToldOnce
+from evs_cli.pipeline.progress import DeduplicatedProgress, Progress, SilentProgress, Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.row_selection import RowsAtRates
 from evs_cli.pipeline.session import Session
@@ -30,6 +31,7 @@ from evs_cli.video.source import VideoSource, source_name
 if TYPE_CHECKING:
     import torch
 
+    from evs_cli.core.counts import TokenGrid
     from evs_cli.pipeline.clip_plan import ClipPlan
     from evs_cli.pipeline.encoded_video import RetainedVideo
 
@@ -75,7 +77,7 @@ class BenchResult:
     batch_frames: int
     """Frames a batch of the passes, and of preprocessing and encoding alone where the clip has as many."""
     num_sampled_frames: int
-    token_grid_thw: tuple[int, int, int]
+    token_grid_thw: TokenGrid
     reused_frames: int
     """Frames of a pass that repeat the one before and were not encoded again."""
     measurements: tuple[Measurement, ...]
@@ -99,9 +101,8 @@ class BenchResult:
     @property
     def mask_share(self) -> float:
         """Seconds of the mask over seconds of encoding, for the same tokens."""
-        tokens_per_frame = self.token_grid_thw[1] * self.token_grid_thw[2]
-        frames_of_tokens = self["mask"].amount / tokens_per_frame
-        sampled = frames_of_tokens * self.num_sampled_frames / self.token_grid_thw[0]
+        frames_of_tokens = self["mask"].amount / self.token_grid_thw.tokens_per_frame
+        sampled = frames_of_tokens * self.num_sampled_frames / self.token_grid_thw.t
         return self["mask"].median_seconds * self["encode"].per_second / sampled
 
     def __getitem__(self, step: str) -> Measurement:
@@ -109,6 +110,20 @@ class BenchResult:
 
 
 def run_bench(
+    video: str | None, request: SessionRequest, *, repeats: int, progress: Progress
+) -> Iterator[Outcome[BenchResult]]:
+    """Measure one video as named on the command line; None draws one. See ``bench``."""
+
+    def work(named: Input, _: Timings) -> BenchResult:
+        return bench(video, request, repeats=repeats, progress=progress)
+
+    from evs_cli.video.drawn import NAME
+
+    named = Input(NAME if video is None else video, model=request.model)
+    return run_each([(named, named)], work, is_single=True)
+
+
+def bench(
     video: VideoSource | None, request: SessionRequest, *, repeats: int = 3, progress: Progress | None = None
 ) -> BenchResult:
     """Measure the steps alone, then together.
@@ -125,7 +140,7 @@ def run_bench(
     """
     if repeats < 1:
         raise UsageError(f"Invalid repeats ({repeats}). Expected at least 1.")
-    session = Session(request, ToldOnce(progress or SilentProgress()))
+    session = Session(request, DeduplicatedProgress(progress or SilentProgress()))
     with _opened_or_drawn(video, session.progress) as source:
         return _measure(source, session, repeats)
 
@@ -153,7 +168,7 @@ def _measure(video: VideoSource, session: Session, repeats: int) -> BenchResult:
     session.progress.stage("measure the steps alone")
     alone, levels = _measure_steps(plan, session, batch_frames, repeats)
     session.progress.stage("measure the mask")
-    masks = _measure_masks(levels, plan.encode.token_grid_thw[0], session.pruning_rates(None)[0][0], runtime, repeats)
+    masks = _measure_masks(levels, plan.encode.token_grid_thw.t, session.pruning_rates(None)[0][0], runtime, repeats)
     return BenchResult(
         video=source_name(video),
         model=session.encoder.source.name,

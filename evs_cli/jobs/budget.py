@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from evs_cli.core.counts import check_min_dissimilarity, check_pruning_rate, exact_retained_tokens_count
+from evs_cli.core.counts import TokenGrid, check_min_dissimilarity, check_pruning_rate, exact_retained_tokens_count
 from evs_cli.cost import CostReport, cost_report, read_language_model
 from evs_cli.dialects.base import PruningRate, ServerSource
 from evs_cli.dialects.limits import ServerLimit
@@ -88,7 +88,7 @@ class BudgetReport:
     frames: tuple[SampledFrame, ...]
     frame_size: tuple[int, int]
     """(height, width) in pixels after the resize."""
-    token_grid_thw: tuple[int, int, int]
+    token_grid_thw: TokenGrid
     video_grid_thw: tuple[int, int, int]
     factors: tuple[str, ...]
     """The count, factor by factor, in words."""
@@ -176,7 +176,7 @@ def budget(
         ),
         pruning=None if served is None else served.server.pruning,
         is_at_most=min_dissimilarity is not None,
-        notes=(*planned.notes, *_idle_notes(encoder, kv_budget_bytes)),
+        notes=(*planned.notes, *_no_effect_notes(encoder, kv_budget_bytes)),
     )
 
 
@@ -197,7 +197,7 @@ def model_context_limit(encoder: CostedModel) -> int | None:
     return None if language is None else language.context_limit_tokens
 
 
-def _idle_notes(encoder: VideoEncoder, kv_budget_bytes: int | None) -> list[str]:
+def _no_effect_notes(encoder: VideoEncoder, kv_budget_bytes: int | None) -> list[str]:
     """Sentences on what was asked for and had no effect."""
     if kv_budget_bytes is not None and not encoder.has_language_model:
         return [f"--kv-budget has no effect on {encoder.source.name}, which has no language model"]
@@ -232,7 +232,7 @@ def _rate_budget(
     return RateBudget(
         q=q,
         retained_tokens=plan.retained_tokens(q),
-        exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw[0], q),
+        exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw.t, q),
         sequence_length=length,
         context_share=None if limit is None else length / limit,
         cost=cost,

@@ -1,4 +1,4 @@
-"""The cache of a session: it keeps what is encoded, and gives what was kept without a pixel or a weight.
+"""The encoding cache of a session: a video that was encoded before needs neither pixels nor weights.
 
 In: videos, as ``Session`` takes them. Out: what ``Session`` gives, the same bits. An entry that is damaged is removed
 and the video encoded anew; an entry that cannot be written costs a note and nothing else.

@@ -1,37 +1,41 @@
 """``check``: one video planned, sent to a running server, and its answer beside the plan.
 
-In: an address, a video, what the user asks of the plan. Out: a ``CheckReport``. It reads no weight and no pixel; the
-server does.
+In: an address, a video, what the user asks of the plan. Out: an ``Outcome`` of a ``CheckReport``. It
+reads no weight and no pixel; the server does.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack, cast
 from urllib.parse import urlsplit
 
-from evs_cli.dialects import dialect_of_server, parse_dialect
+from evs_cli.dialects import dialect_of_owner
 from evs_cli.dialects.base import ServerOptions
-from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving, chat_body, whole_path
+from evs_cli.dialects.requests import DEFAULT_PROMPT, ServingRequest, absolute_path, chat_body
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
 from evs_cli.jobs.budget import model_context_limit
-from evs_cli.jobs.check_matches import Answered, frames_apart, matching_plans
+from evs_cli.jobs.check_matches import ServerCount, matching_plans, whole_frame_difference
 from evs_cli.jobs.check_plan import CheckedClip, plan_clip
+from evs_cli.jobs.check_verdict import answer_notes, difference_of, server_notes
 from evs_cli.jobs.inputs import STDIN, opened
+from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.pipeline.keywords import RequestKeywords
+from evs_cli.pipeline.progress import Timings
 from evs_cli.pipeline.request import SessionRequest, make_request
 from evs_cli.servers.client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
 from evs_cli.servers.comparison import (
-    Asked,
     CheckReport,
+    CheckSubject,
     compare_context,
     compare_count,
     compare_ids,
-    first_parting,
+    first_divergence,
     split_prompts,
 )
 from evs_cli.servers.http_json import DEFAULT_TIMEOUT_SECONDS, HttpJson, HttpStatusError, key_in, parse_address
@@ -40,7 +44,6 @@ from evs_cli.servers.inline_video import MARKER, InlineVideo, RequestBody, media
 ENDPOINTS = ("auto", "tokenize", "usage")
 AS_FILE = "file"
 """Of ``as_url``: ``file://`` and the whole path of the video."""
-_KNOWN_OWNERS = ("vllm", "sglang")
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,16 @@ class CheckRequest:
         """What a request says of the clip; ``MARKER`` where the clip itself goes into it."""
         if self.as_url is None:
             return MARKER
-        return whole_path(self.video).as_uri() if self.as_url == AS_FILE else self.as_url
+        return absolute_path(self.video).as_uri() if self.as_url == AS_FILE else self.as_url
+
+
+def run_check(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> Iterator[Outcome[CheckReport]]:
+    """Check one video; a count that differs from the plan is a refusal. Arguments and errors as ``check_video``."""
+
+    def work(request: CheckRequest, _: Timings) -> CheckReport:
+        return check_video(request, **plan)
+
+    return run_each([(Input(request.video), request)], work, is_single=True, refuses=difference_of)
 
 
 def check_video(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> CheckReport:
@@ -117,7 +129,7 @@ def check_video(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> Check
     if not is_named:
         plan["model"] = _root(listed, client)
     session = session_of(plan, listed.owner)
-    is_guess = _has_no_dialect(plan) and listed.owner not in _KNOWN_OWNERS
+    is_guess = _has_no_dialect(plan) and dialect_of_owner(listed.owner) is None
     if is_guess and request.endpoint == "usage":
         raise _unknown_server(client)
     with opened(request.video) as source:
@@ -143,7 +155,8 @@ def session_of(plan: RequestKeywords, owner: str | None) -> SessionRequest:
         raise UsageError("Invalid --prompt: it is empty. Expected the text that is sent beside the video.")
     dialect = plan.get("dialect")
     if _has_no_dialect(plan):
-        dialect = owner if owner in _KNOWN_OWNERS else "vllm"
+        known = dialect_of_owner(owner)
+        dialect = "vllm" if known is None else known.name
     asked: RequestKeywords = {**plan, "prompt": prompt, "dialect": dialect}
     session = make_request(**asked)
     if session.dialect.is_evs:
@@ -160,17 +173,20 @@ def _ask(
         video = InlineVideo(path, media_type(request.video)) if request.as_url is None else None
         return RequestBody(request_body(clip, listed.name, request.sent_url, max_tokens), video)
 
-    dialect = parse_dialect(listed.owner) if listed.owner in _KNOWN_OWNERS else clip.session.dialect
-    if request.endpoint == "tokenize" or (request.endpoint == "auto" and dialect.rules.tokenizes_videos):
+    known = dialect_of_owner(listed.owner)
+    rules = (known or clip.session.dialect).rules
+    if request.endpoint == "tokenize" or (request.endpoint == "auto" and rules.tokenizes_videos):
         try:
             tokenized = client.tokenize(body(None))
         except HttpStatusError as error:
             if request.endpoint == "tokenize" or not error.is_absent:
                 raise
         else:
+            # A server that does not expand the video leaves its one placeholder standing. Where the plan itself has one
+            # token the two look alike.
             if tokenized.input_ids.count(clip.planned.placeholder_id) > 1 or clip.planned.video_tokens <= 1:
                 return tokenized
-            if request.endpoint == "tokenize" or listed.owner in _KNOWN_OWNERS:
+            if request.endpoint == "tokenize" or known is not None:
                 raise ServerError(
                     f"{client.http.address} leaves the video out of its ids: its /tokenize counts text alone.",
                     hint="Ask for its number: --endpoint usage.",
@@ -191,7 +207,7 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     """
     session = clip.session
     assert session.options.prompt is not None
-    serving = Serving(served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
+    serving = ServingRequest(served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
     # By a server started without options: its own need not be said again, and must not be, so that they show.
     asking = ServedPlanner(session.dialect, clip.planner.encoder, ServerOptions(), session.sampling)
     asked = asking.server_options(session.sampling, session.options)
@@ -210,23 +226,23 @@ def _report(
     if isinstance(answer, TokenizedPrompt):
         ids = answer.input_ids
         comparisons = compare_ids(planned, ids, decode)
-        parting, limit = first_parting(planned, ids, decode), answer.max_model_len or limit
+        parting, limit = first_divergence(planned, ids, decode), answer.max_model_len or limit
         mine, theirs = split_prompts(planned, ids)
-        answered = Answered(len(ids), theirs.video)
+        answered = ServerCount(len(ids), theirs.video)
         is_searched = mine.video != theirs.video
     else:
         comparisons = compare_count(planned, answer.prompt_tokens)
-        answered = Answered(answer.prompt_tokens, None)
+        answered = ServerCount(answer.prompt_tokens, None)
         is_searched = comparisons[0].differs
     suggestions: tuple[str, ...] = ()
     if is_searched:
         suggestions = matching_plans(clip, answered)
         if not suggestions and answered.video_ids is None:
-            suggestions = frames_apart(clip.served, answered.prompt_tokens - len(planned.input_ids))
+            suggestions = whole_frame_difference(clip.served, answered.prompt_tokens - len(planned.input_ids))
     asked_limit = session.server.max_model_len
     version = client.version(listed.owner)
     return CheckReport(
-        asked=Asked(
+        asked=CheckSubject(
             video=clip.name,
             model=clip.planner.encoder.source.name,
             dialect=session.dialect.name,
@@ -245,32 +261,8 @@ def _report(
         ),
         parting=parting,
         suggestions=suggestions,
-        notes=(*clip.notes, *_server_notes(clip, listed, version), *_answer_notes(clip, answer, answered, limit)),
+        notes=(*clip.notes, *server_notes(clip, listed, version), *answer_notes(clip, answer, answered, limit)),
     )
-
-
-def _server_notes(clip: CheckedClip, listed: ServedName, version: str | None) -> list[str]:
-    """Where the server is not the one that is planned."""
-    dialect, owner = clip.session.dialect, listed.owner
-    if owner in _KNOWN_OWNERS and owner != dialect.server:
-        return [f"the server calls itself {owner}, and the plan is {dialect.name}'s"]
-    if version is None or dialect.note is not None:
-        return []
-    note = dialect_of_server(dialect.server, version).note
-    return [] if note is None else [note]
-
-
-def _answer_notes(
-    clip: CheckedClip, answer: TokenizedPrompt | PromptUsage, answered: Answered, limit: int | None
-) -> list[str]:
-    notes = []
-    if limit is not None and answered.prompt_tokens > limit - clip.planner.rules.context_margin:
-        notes.append(f"the server takes {limit:,} tokens with the answer, so it will refuse this prompt")
-    if isinstance(answer, PromptUsage) and answer.video_tokens is not None:
-        own, separators = clip.planned.video_tokens, clip.planner.inner_separator_tokens(clip.served.server)
-        beside = f" and {separators:,} separators between them" if separators else ""
-        notes.append(f"the server counts {answer.video_tokens:,} for the video; planned are {own:,} tokens{beside}")
-    return notes
 
 
 def _root(listed: ServedName, client: ServerClient) -> str:

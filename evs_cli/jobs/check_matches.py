@@ -1,4 +1,4 @@
-"""What else would count a prompt as a server does: the same dialect at another rate or without an option, or another.
+"""Finds plans that count as the server does: another rate, an option left out, or another dialect.
 
 In: a clip, a model, the request that was planned, what the server answered. Out: sentences. It plans, and asks nobody.
 """
@@ -24,7 +24,7 @@ _FPS = (1.0, 2.0, 4.0, 0.5, 8.0)
 
 
 @dataclass(frozen=True)
-class Answered:
+class ServerCount:
     """What the server said, as far as a plan can say it too."""
 
     prompt_tokens: int
@@ -38,7 +38,7 @@ class Answered:
         return self.prompt_tokens if self.video_ids is None else len(self.video_ids)
 
 
-def matching_plans(clip: CheckedClip, answered: Answered) -> tuple[str, ...]:
+def matching_plans(clip: CheckedClip, answered: ServerCount) -> tuple[str, ...]:
     """Sentences on the other plans that give the server's very ids, or its number where it tells no ids; three at most.
 
     Every rate is tried of the plan as it is, and the likely ones of any other: a number is soon met by chance.
@@ -65,7 +65,7 @@ def matching_plans(clip: CheckedClip, answered: Answered) -> tuple[str, ...]:
     return tuple(found[:_MOST])
 
 
-def frames_apart(clip: ServedClip, difference: int) -> tuple[str, ...]:
+def whole_frame_difference(clip: ServedClip, difference: int) -> tuple[str, ...]:
     """A sentence where an unpruned prompt differs by whole frames of tokens.
 
     Args:
@@ -102,7 +102,7 @@ def _others(clip: CheckedClip) -> Iterator[tuple[str, CheckedClip]]:
             variants.append((dialect.name, replace(session, dialect=dialect, server=ServerOptions())))
     for name, variant in variants:
         try:
-            yield name, clip.otherwise(variant)
+            yield name, clip.replanned(variant)
         except EvsError:  # that server would refuse the clip, so it is not the one that answered
             continue
 

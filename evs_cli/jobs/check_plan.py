@@ -1,4 +1,4 @@
-"""A clip planned to be checked: as a server takes it, with the ids of its whole prompt and what tells their parts."""
+"""Plans a clip for a check: all ids of the prompt that the server should have, and where the video begins and ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CheckedClip:
         """The text of ids, markers included."""
         return str(self.planner.encoder.processor.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
-    def otherwise(self, session: SessionRequest) -> CheckedClip:
+    def replanned(self, session: SessionRequest) -> CheckedClip:
         """The same video by another request.
 
         Raises:

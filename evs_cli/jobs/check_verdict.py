@@ -1,8 +1,12 @@
-"""The verdict of a check: whether a server counts as the plan does, and where to look if not."""
+"""The verdict of a check: whether a server counts as the plan does, where to look if not, and notes on both."""
 
 from __future__ import annotations
 
+from evs_cli.dialects import dialect_of_owner, dialect_of_server
 from evs_cli.errors import PlanDiffersError
+from evs_cli.jobs.check_matches import ServerCount
+from evs_cli.jobs.check_plan import CheckedClip
+from evs_cli.servers.client import PromptUsage, ServedName, TokenizedPrompt
 from evs_cli.servers.comparison import CheckReport
 
 
@@ -33,3 +37,29 @@ def _next_step(report: CheckReport) -> str:
     if kinds == {"longest sequence"}:
         return "Plan with the server's own: --max-model-len."
     return "Give the options the server was started with: --server-cmd with its command line."
+
+
+def server_notes(clip: CheckedClip, listed: ServedName, version: str | None) -> list[str]:
+    """Where the server is not the one that is planned."""
+    dialect, owner = clip.session.dialect, listed.owner
+    known = dialect_of_owner(owner)
+    if known is not None and known.server != dialect.server:
+        return [f"the server calls itself {owner}, and the plan is {dialect.name}'s"]
+    if version is None or dialect.note is not None:
+        return []
+    note = dialect_of_server(dialect.server, version).note
+    return [] if note is None else [note]
+
+
+def answer_notes(
+    clip: CheckedClip, answer: TokenizedPrompt | PromptUsage, answered: ServerCount, limit: int | None
+) -> list[str]:
+    """Where the server will refuse the prompt, or counts the video itself in another way."""
+    notes = []
+    if limit is not None and answered.prompt_tokens > limit - clip.planner.rules.context_margin:
+        notes.append(f"the server takes {limit:,} tokens with the answer, so it will refuse this prompt")
+    if isinstance(answer, PromptUsage) and answer.video_tokens is not None:
+        own, separators = clip.planned.video_tokens, clip.planner.inner_separator_tokens(clip.served.server)
+        beside = f" and {separators:,} separators between them" if separators else ""
+        notes.append(f"the server counts {answer.video_tokens:,} for the video; planned are {own:,} tokens{beside}")
+    return notes

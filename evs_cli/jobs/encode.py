@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.encoders.base import EncodePlan
 from evs_cli.errors import UsageError
 from evs_cli.jobs.inputs import opened
@@ -20,7 +21,7 @@ from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest
-from evs_cli.pipeline.row_selection import RowsInto, TokenGrid
+from evs_cli.pipeline.row_selection import RowsToSink
 from evs_cli.pipeline.session import Session
 from evs_cli.video.own_files import ENCODING_SUFFIX, is_own_file
 
@@ -134,10 +135,10 @@ def encode_to_file(
 
         def open_spool(token_grid_thw: TokenGrid) -> RowSpool:
             spool = RowSpool(target, parse_store_dtype(store.dtype), main_only=store.levels == "main")
-            spools.append(stack.enter_context(spool.expecting(token_grid_thw[0])))
+            spools.append(stack.enter_context(spool.expecting(token_grid_thw.t)))
             return spool
 
-        clip = session.encode(source, RowsInto(open_spool))
+        clip = session.encode(source, RowsToSink(open_spool))
         spool, timings = spools[-1], timings or Timings()
         timings.seconds.update(clip.timings_seconds)
         session.progress.stage("write")

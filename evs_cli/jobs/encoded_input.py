@@ -1,4 +1,4 @@
-"""One input of ``prune`` and ``sweep``, open: a video to be encoded, or an encoding to be read.
+"""The open inputs of ``prune`` and ``sweep``: a video to encode, or a file of ``evs encode`` to read.
 
 In: a session and a video, or a file of ``evs encode``. Out: the same answers for both.
 """

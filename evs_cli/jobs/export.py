@@ -1,12 +1,13 @@
 """An export from the command line: what is asked is checked first, then written, then sent.
 
-In: a video as named, a ``SessionRequest`` and where the body goes. Out: an ``Exported``.
+In: a video as named, a ``SessionRequest`` and where the body goes. Out: an ``Outcome`` of an ``Exported``.
 """
 
 from __future__ import annotations
 
 import shlex
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from evs_cli.errors import UsageError
 from evs_cli.files.output_file import check_output_file
 from evs_cli.jobs.frames_export import SUFFIX, ExportRequest, FramesExport, FramesExporter
 from evs_cli.jobs.inputs import opened
-from evs_cli.pipeline.progress import Progress
+from evs_cli.jobs.runner import Input, Outcome, run_each
+from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.session import Session
 from evs_cli.servers.chat_answer import CHAT_PATH, ChatAnswer, send
@@ -64,12 +66,21 @@ class ExportJob:
         if self.output is not None:
             check_output_file(Path(self.output), (SUFFIX,), overwrite=self.overwrite)
 
-    def run(self, session_request: SessionRequest, progress: Progress) -> Exported:
+    def run(self, session_request: SessionRequest, progress: Progress) -> Iterator[Outcome[Exported]]:
         """Write the body, and send it where that was asked for; a body that is only sent leaves no file.
 
         Raises:
             EvsError: as ``FramesExporter`` and ``chat_answer.send``.
         """
+
+        def work(session_request: SessionRequest, _: Timings) -> Exported:
+            return self._export(session_request, progress)
+
+        output = None if self.output is None else Path(self.output)
+        named = Input(self.video, output, session_request.model)
+        return run_each([(named, session_request)], work, is_single=True)
+
+    def _export(self, session_request: SessionRequest, progress: Progress) -> Exported:
         exporter = FramesExporter(Session(session_request, progress), self.request)
         with ExitStack() as stack:
             if self.output is None:

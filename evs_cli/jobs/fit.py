@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evs_cli.dialects.requests import ServerRecipe, Serving, evs_flags
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, evs_flags
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import check_context
@@ -116,6 +116,7 @@ def fit(clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: F
     plan = clips.plan(session.sampling, session.options)
     present = search.choice(plan)
     others = search.others(plan, _FRAME_SHARES)
+    # Nothing fits yet: halve the frames until something does, or one frame is left.
     share = min(_FRAME_SHARES)
     while present is None and not others and share * plan.num_sampled_frames > 1:
         share /= 2
@@ -124,7 +125,7 @@ def fit(clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: F
         raise _impossible(plan, search)
     obstacle = None
     if present is None:
-        obstacle = clips.obstacle(plan, MAX_RATE, request.budget)
+        obstacle = clips.obstacle(plan, MAX_RATE, request.budget, request.context)
     others.sort(key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
     return FitReport(
         name=plan.source.name,
@@ -163,7 +164,8 @@ class _Search:
         plan, num_frames = planned.encode, planned.num_sampled_frames
         self.tried.append((plan.sequence_length(MAX_RATE), num_frames, plan.frame_size))
         budget = self.request.budget
-        q = smallest_rate(lambda q: self.clips.obstacle(planned, q, budget) is None)
+        context = self.request.context  # the server line printed below starts it with that
+        q = smallest_rate(lambda q: self.clips.obstacle(planned, q, budget, context) is None)
         if q is None:
             return None
         return FitChoice(
@@ -250,7 +252,7 @@ def server_recipe(planned: ClipPlan, clips: Clips, request: FitRequest, q: float
     if clips.planner is None:
         return None
     options = planned.options
-    serving = Serving(
+    serving = ServingRequest(
         model=clips.planner.encoder.source.location,
         q=q,
         context=request.context,

@@ -15,7 +15,7 @@ from evs_cli.core.counts import check_pruning_rate
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import FloatArray, RefusedByServerError, ServerOptions, ServerPlan
 from evs_cli.dialects.model import RULES
-from evs_cli.dialects.requests import DEFAULT_PROMPT, Serving
+from evs_cli.dialects.requests import DEFAULT_PROMPT, ServingRequest
 from evs_cli.dialects.resize import Size
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.dialects.vllm_0_33_limits import decoded_bytes
@@ -259,7 +259,7 @@ class FramesExporter:
         return plan_sent(self._planner.family, self.model, sent, self.options)
 
     def _body(self, sent: SentFrames) -> Mapping[str, Any]:
-        serving = Serving(
+        serving = ServingRequest(
             model=self.request.served_model_name or self.session.encoder.source.location,
             q=0.0,
             context=None,

@@ -1,4 +1,4 @@
-"""Where a job over videos writes: settled for all of them before any work, and refused then if it cannot be."""
+"""Output paths of a job, one for each video; one that cannot be written is refused before any work."""
 
 from __future__ import annotations
 

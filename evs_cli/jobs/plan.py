@@ -1,4 +1,4 @@
-"""``plan`` and ``fit`` over files, a manifest or numbers alone: one model, no weights, no pixels."""
+"""``plan`` over files, a manifest or numbers alone: one model, no weights, no pixels."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from evs_cli.dialects.requests import DEFAULT_PROMPT
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
-from evs_cli.jobs.budget import BudgetReport, budget, check_context, model_context_limit, read_manifest
-from evs_cli.jobs.fit import FitReport, FitRequest, fit
+from evs_cli.jobs.budget import BudgetReport, budget, check_context, read_manifest
+from evs_cli.jobs.fit import FitRequest
 from evs_cli.jobs.inputs import opened
 from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.pipeline.clips import NumbersRequest
@@ -104,7 +103,7 @@ class BudgetJob:
     ) -> None:
         self.request = request
         self.encoder = encoder or open_requested(request, counts_alone=True)
-        self._probe = probe
+        self.probe = probe
 
     def plan(
         self, subjects: Sequence[Subject], plan: PlanRequest, *, is_single: bool | None = None
@@ -118,8 +117,8 @@ class BudgetJob:
         """
 
         def report_of(subject: Subject, _: Timings) -> BudgetReport:
-            planner = self._planner(plan.rates)
-            clips = planner.clips(subject, self._probe)
+            planner = self.planner(plan.rates)
+            clips = planner.clips(subject, self.probe)
             counted, notes = clips.rates(plan.rates)
             report = budget(
                 clips,
@@ -141,28 +140,6 @@ class BudgetJob:
             refuses=lambda report: refusal_of(report, plan.context if plan.may_refuse else None),
         )
 
-    def fit(self, subjects: Sequence[Subject], request: FitRequest) -> Iterator[Outcome[FitReport]]:
-        """How each video fits a budget; a file is scanned once, however many samplings are tried.
-
-        A video that fails, or cannot fit, is an outcome with an error where there are several.
-        """
-
-        def report_of(subject: Subject, _: Timings) -> FitReport:
-            planner = self._planner(None, may_configure=True)
-            sampling = planner.sampling_of(subject)
-            clips = planner.clips(subject, self._probe)
-            session, asked = replace(self.request, sampling=sampling), request
-            if clips.planner is not None:
-                # What is printed is a whole chat, so a whole chat is what must fit, with room for the answer.
-                if session.options.prompt is None and clips.planner.encoder.has_chat_template:
-                    session = replace(session, options=replace(session.options, prompt=DEFAULT_PROMPT))
-                if request.context is not None:
-                    asked = replace(request, reserve=max(clips.planner.rules.context_margin, request.reserve))
-            return fit(clips, self.encoder, session, asked)
-
-        named = ((Input(str(subject)), subject) for subject in subjects)
-        return run_each(named, report_of, is_single=len(subjects) == 1)
-
     def context_of(self, context: int | None) -> int | None:
         """The context asked for, else the server's."""
         return self.request.server.max_model_len if context is None else context
@@ -182,7 +159,8 @@ class BudgetJob:
         own = self.encoder.default_pruning_rate
         return sorted({0.0, own or 0.0}) if self.request.dialect.is_evs else None
 
-    def _planner(self, rates: Sequence[float] | None, *, may_configure: bool = False) -> Planner:
+    def planner(self, rates: Sequence[float] | None, *, may_configure: bool = False) -> Planner:
+        """The planner of the request; see ``Planner.of``."""
         return Planner.of(self.request, self.encoder, rates=rates, may_configure=may_configure)
 
 
@@ -191,6 +169,7 @@ def plan_models(
 ) -> Iterator[Outcome[BudgetReport]]:
     """The plans of the same videos for one model after another; a video is scanned once, as standard input must be."""
     probe = functools.cache(probe_named)
+    # A list, so that every model is opened, and a bad one refused, before the first plan is shown.
     for job in [BudgetJob(request, probe) for request in requests]:
         yield from job.plan(videos, plan)
 
@@ -245,14 +224,3 @@ def _limit_refusal(report: BudgetReport) -> BudgetError | None:
         f"q = {last.q:g}, {limit.limit:,} are allowed.{longest}",
         hint=f"Raise {limit.option}, or see what fits: evs fit --dialect {report.dialect}.",
     )
-
-
-def fit_request(encoder: VideoEncoder, context: int | None, max_tokens: int | None, reserve: int) -> FitRequest:
-    """The budget of the options, by default the model's own context limit.
-
-    Raises:
-        UsageError: neither, and a model whose limit is not known.
-    """
-    if context is None and max_tokens is None:
-        context = model_context_limit(encoder)
-    return FitRequest(context=context, max_tokens=max_tokens, reserve=reserve)

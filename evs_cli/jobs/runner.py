@@ -1,7 +1,7 @@
-"""The one shape of a command's work: inputs in turn, an ``Outcome`` each.
+"""Runs a command's work on each input in turn, and yields an ``Outcome`` for each.
 
-One input that fails does not stop the others. Whoever shows the outcomes ends with ``raise_refused`` and
-``raise_if_failed``, which settle the exit code.
+One input that fails does not stop the others. Whoever shows the outcomes counts them in an ``OutcomeTally``, which
+settles the exit code at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, eq=False)
 class Outcome(Generic[Result]):
-    """What became of one input: a result or an error."""
+    """The result of one input, or its error."""
 
     input: Input
     result: Result | None = None
@@ -79,13 +79,55 @@ def run_each(
         try:
             result = work(item, timings)
         except ModelLoadError:
-            raise
+            raise  # the next input would fail the same way, after as long a wait
         except EvsError as error:
             if is_single:
                 raise
             yield Outcome(each, error=error)
         else:
             yield Outcome(each, result, refusal=refuses(result), timings_seconds=timings.seconds)
+
+
+class OutcomeTally:
+    """Counts outcomes while they are shown, and raises what the command ends with once all of them are."""
+
+    def __init__(self) -> None:
+        self._num_outcomes = 0
+        self._failed: list[str] = []
+        self._refusals: list[EvsError | None] = []
+
+    def results(
+        self, outcomes: Iterable[Outcome[Result]], tell_failed: Callable[[Outcome[Result], EvsError], None]
+    ) -> Iterator[tuple[Outcome[Result], Result]]:
+        """The outcomes that have a result, each beside it; the others are told at once, in their place."""
+        for outcome in outcomes:
+            self._num_outcomes += 1
+            self._refusals.append(outcome.refusal)
+            if outcome.result is not None:
+                yield outcome, outcome.result
+            else:
+                assert outcome.error is not None
+                self._failed.append(outcome.video)
+                tell_failed(outcome, outcome.error)
+
+    @property
+    def any_failed(self) -> bool:
+        """Whether one did so far."""
+        return bool(self._failed)
+
+    def raise_errors(self, what: str = "videos", *, num_inputs: int | None = None) -> None:
+        """Raise what the command ends with; for after everything is shown.
+
+        Args:
+            what: what failed, in the plural.
+            num_inputs: of how many; None counts the outcomes, of which a video may have several.
+
+        Raises:
+            EvsError: the first refusal, which goes before failures: it names its own exit code.
+            SomeVideosFailedError: one of several failed.
+        """
+        raise_refused(self._refusals)
+        raise_if_failed(self._failed, num_inputs or self._num_outcomes, what)
 
 
 def raise_refused(refusals: Iterable[EvsError | None]) -> None:

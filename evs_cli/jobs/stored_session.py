@@ -77,7 +77,7 @@ class StoredInputs:
 
         _refuse_settled(request)
         if uses_cache:
-            raise no_effect("--cache")
+            raise no_effect_error("--cache")
         self.rule = RetentionRule(request.method, request.min_dissimilarity, request.seed)
         self._asked, self._progress = rates, progress
 
@@ -146,10 +146,10 @@ def _refuse_settled(request: SessionRequest) -> None:
             name = field.name
             if name in (*RULE_OPTIONS, "sampling", "options") or getattr(part, name) == getattr(unasked, name):
                 continue
-            raise no_effect(_FLAGS.get(name, "--" + name.replace("_", "-")))
+            raise no_effect_error(_FLAGS.get(name, "--" + name.replace("_", "-")))
 
 
-def no_effect(flag: str) -> UsageError:
+def no_effect_error(flag: str) -> UsageError:
     """The error of an option that an encoding has settled."""
     return UsageError(
         f"{flag} has no effect on an encoding, whose frames are sampled and encoded already. Expected none but "

@@ -121,7 +121,7 @@ def _row(
     return SweepRow(
         q=retention.q,
         retained_tokens=retained,
-        exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw[0], retention.q),
+        exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw.t, retention.q),
         retained_share=retained / plan.total_tokens,
         sequence_length=length,
         empty_frames=retention.empty_frames,

@@ -1,4 +1,4 @@
-"""One video and how its clips are planned: by evs, or as a server takes it.
+"""One video, and the two ways to plan it: by evs itself, or as a server takes it.
 
 In: a probed file or numbers, and a model, from the planner. Out: ``Clips``, which plan the video by any request and at
 any size, so that what plans, fits, sweeps, prunes and checks a video agrees.
@@ -12,8 +12,8 @@ from typing import Protocol
 
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import ServerSource
-from evs_cli.dialects.limits import PlannedAt, ServerLimit, first_hit, server_limits
-from evs_cli.dialects.served import ServedPlanner, TrueSource
+from evs_cli.dialects.limits import PlannedUse, ServerLimit, first_hit, server_limits
+from evs_cli.dialects.served import ServedPlanner, SourceTimes
 from evs_cli.encoders.base import Clip, EncodeOptions, FloatArray, VideoEncoder
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.clip_plan import ClipPlan, SourceFacts
@@ -94,8 +94,16 @@ class Clips(Protocol):
     def fewer(self, plan: ClipPlan, share: float) -> SamplingRequest | None:
         """The request for a share of the planned frames, in the terms they were asked in; None where there is none."""
 
-    def obstacle(self, plan: ClipPlan, q: float, budget: int) -> str | None:
-        """What the clip at rate q runs into, first of all that it is longer than ``budget`` ids; None where it fits."""
+    def obstacle(self, plan: ClipPlan, q: float, budget: int, context_limit: int | None) -> str | None:
+        """What the clip at rate q runs into: ``budget`` ids first, then the server's limits; None where it fits.
+
+        Args:
+            plan: of this video.
+            q: pruning rate.
+            budget: longest ``input_ids``.
+            context_limit: longest sequence the server would be started with, which its other limits depend on; None
+                where none is known.
+        """
 
     def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
         """Every limit of the server that the clip may run into at rate q, ``0 <= q < 1``; none for ``evs``."""
@@ -147,11 +155,12 @@ class EvsClips:
         selection, sampling = plan.selection, plan.sampling
         if share == 1:
             return sampling
+        # Where max_frames bound, half the rate might still be bound by it and give as many frames: so a number then.
         if selection.rule == "fps" and selection.requested_fps and not selection.max_frames_bound:
             return replace(sampling, fps=round(selection.requested_fps * share, 6), num_frames=None)
         return replace(sampling, fps=None, num_frames=max(1, round(plan.num_sampled_frames * share)))
 
-    def obstacle(self, plan: ClipPlan, q: float, budget: int) -> str | None:
+    def obstacle(self, plan: ClipPlan, q: float, budget: int, context_limit: int | None) -> str | None:
         """See ``Clips.obstacle``."""
         return None if plan.encode.sequence_length(q) <= budget else _LENGTH
 
@@ -176,7 +185,7 @@ class ServerClips:
         planner: ServedPlanner,
         facts: SourceFacts,
         source: ServerSource,
-        true: TrueSource,
+        true: SourceTimes,
         file: VideoInfo | None = None,
     ) -> None:
         self.dialect, self.planner, self.source = planner.dialect, planner, source
@@ -207,13 +216,13 @@ class ServerClips:
         num_frames = max(1, round(plan.num_sampled_frames * share))
         return self.planner.rules.fewer_frames(self.planner.model, num_frames, self.source.duration_seconds)
 
-    def obstacle(self, plan: ClipPlan, q: float, budget: int) -> str | None:
+    def obstacle(self, plan: ClipPlan, q: float, budget: int, context_limit: int | None) -> str | None:
         """See ``Clips.obstacle``; a rate above 0 is one where the server does not prune."""
         if q > 0 and not self.planner.pruning.can_prune:
             return f"{self.dialect.name} does not prune"
         if plan.encode.sequence_length(q) > budget:
             return _LENGTH
-        return first_hit(self._planned_at(plan, q), context_limit=None)
+        return first_hit(self._planned_at(plan, q), context_limit=context_limit)
 
     def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
         """See ``Clips.limits``."""
@@ -224,6 +233,6 @@ class ServerClips:
             reserve=reserve,
         )
 
-    def _planned_at(self, plan: ClipPlan, q: float) -> PlannedAt:
+    def _planned_at(self, plan: ClipPlan, q: float) -> PlannedUse:
         assert plan.served is not None
-        return PlannedAt(self.planner, self.source, plan.served.server, q, plan.options.prompt)
+        return PlannedUse(self.planner, self.source, plan.served.server, q, plan.options.prompt)

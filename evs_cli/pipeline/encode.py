@@ -17,7 +17,7 @@ from evs_cli.errors import ModelError, VideoError
 from evs_cli.pipeline.batching import choose_batch_size
 from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.encoded_video import ClipCounts, EncodedClip, lost_frames_sentence
-from evs_cli.pipeline.prefetch import Ahead
+from evs_cli.pipeline.prefetch import Prefetcher
 from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
 from evs_cli.pipeline.provenance import provenance_of
 from evs_cli.pipeline.settings import EncodeSettings
@@ -126,6 +126,7 @@ class EncodeRun:
             chosen = choose_batch_size(self.plan, self.settings.runtime)
             self.progress.detail(chosen.reason)
             frames = chosen.frames
+        # Whole tubelets: one cut by the end of a batch would be filled with a repeated frame, and give other tokens.
         tubelet = self.encoder.temporal_patch_size
         return -(-frames // tubelet) * tubelet
 
@@ -148,8 +149,8 @@ class EncodeRun:
             reuses=self.reuses,
         )
         with (
-            Ahead(grouped, on_close=stream.cancel) as groups,
-            Ahead(self._preprocessed(groups), on_close=groups.close) as preprocessed,
+            Prefetcher(grouped, on_close=stream.cancel) as groups,
+            Prefetcher(self._preprocessed(groups), on_close=groups.close) as preprocessed,
         ):
             while True:
                 with self.timings.measure("decode"):
@@ -161,9 +162,9 @@ class EncodeRun:
                 del item  # or it lives on beside the next
         for warning in stream.warnings:
             self.progress.notice(warning)
-        self.progress.detail(self._account())
+        self.progress.detail(self._time_summary())
 
-    def _account(self) -> str:
+    def _time_summary(self) -> str:
         """Where the time went, for ``-v``: what ran beside, and what the encoder waited for."""
         beside, own = self._beside.seconds, self.timings.seconds
         return (
@@ -205,6 +206,7 @@ class EncodeRun:
         """
         import torch
 
+        # A group may begin with repeats of the last tubelet of the group before; its tokens are still at hand.
         if bool((group.tubelet_of < 0).any()):
             assert self._last is not None
             self._keep(self._last, torch.zeros_like(group.tubelet_of[group.tubelet_of < 0]))

@@ -1,7 +1,7 @@
 """A video encoded once: the counts it was planned with, the ranking of its tokens, and the rows that were kept of them.
 
-``EncodedClip`` is all but the rows, whatever a sink did with those. ``EncodedVideo`` has every row beside, so that any
-rate is made from it; ``RetainedVideo`` has those that the rates asked for keep; ``StoredVideo`` reads them from a file.
+``EncodedClip`` holds everything except the rows. Its three subclasses add them: ``EncodedVideo`` has every row and
+serves any rate, ``RetainedVideo`` has the rows that the rates asked for keep, ``StoredVideo`` reads rows from a file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evs_cli.core.counts import compute_retained_tokens_count
+from evs_cli.core.counts import TokenGrid
 from evs_cli.encoders.base import EncodePlan
 from evs_cli.errors import UsageError
 
@@ -31,7 +31,7 @@ class ClipCounts:
 
     num_sampled_frames: int
     """S."""
-    token_grid_thw: tuple[int, int, int]
+    token_grid_thw: TokenGrid
     sequence_length: int
     """L before pruning."""
 
@@ -42,9 +42,7 @@ class ClipCounts:
 
     def at(self, q: float) -> dict[str, Any]:
         """All counts at rate q, as the artifact records them; with a floor, the tokens kept are at most these."""
-        num_frames, height, width = self.token_grid_thw
-        total = num_frames * height * width
-        retained = compute_retained_tokens_count(height * width, num_frames, q)
+        total, retained = self.token_grid_thw.num_tokens, self.token_grid_thw.retained_tokens(q)
         return {
             "num_sampled_frames": self.num_sampled_frames,
             "token_grid_thw": list(self.token_grid_thw),

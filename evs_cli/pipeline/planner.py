@@ -15,7 +15,7 @@ import numpy as np
 
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import ServerOptions, ServerSource
-from evs_cli.dialects.served import ServedPlanner, TrueSource
+from evs_cli.dialects.served import ServedPlanner, SourceTimes
 from evs_cli.encoders.base import EncodeOptions, VideoEncoder, seconds
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.clip_plan import ClipPlan, SourceFacts
@@ -63,7 +63,7 @@ class Planner:
         rates: Sequence[float] | None = None,
         may_configure: bool = False,
     ) -> Planner:
-        """The planner of a request; a server is told the highest of ``rates``, which some of its notes go by."""
+        """The planner of a request. The server counts as started with the highest of ``rates``."""
         server = replace(request.server, video_pruning_rate=max(rates)) if rates else request.server
         return cls(encoder, request.dialect, server, request.sampling, may_configure=may_configure)
 
@@ -144,7 +144,7 @@ class Planner:
         )
         if self.served is None:
             return EvsClips(self._encoder, facts, video.pts_seconds, video)
-        true = TrueSource(video.pts_seconds, video.duration_seconds)
+        true = SourceTimes(video.pts_seconds, video.duration_seconds)
         return ServerClips(self.served, facts, self.served.rules.source_of(video), true, video)
 
     def clips_of_numbers(self, numbers: NumbersRequest) -> Clips:
@@ -169,4 +169,4 @@ class Planner:
         if self.served is None:
             return EvsClips(self._encoder, facts, pts, adjust=numbers.adjusted)
         source = ServerSource(num_frames, fps, numbers.height, numbers.width)
-        return ServerClips(self.served, facts, source, TrueSource(pts, duration))
+        return ServerClips(self.served, facts, source, SourceTimes(pts, duration))

@@ -1,7 +1,7 @@
-"""Steps of a pipeline side by side: an iterator whose work is done in a thread of its own, a bounded way ahead.
+"""Runs an iterator in a background thread and buffers up to ``depth`` items.
 
-Order, values and errors are those of the iterator itself, so that a chain of such steps gives what the steps in turn
-would give. Whatever ends the reader (an error, Ctrl-C) must close it, which stops the thread.
+The reader gets the same items and errors in the same order, so a chain of prefetchers gives the same result as the
+steps in turn, only sooner. Whoever stops reading early (an error, Ctrl-C) must close it, which stops the thread.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _POLL_SECONDS = 0.1  # a wait without end cannot be interrupted on every system
 _PATIENCE_SECONDS = 0.3  # with a thread that is told to stop
 
 
-class Ahead(Iterator[Item], Generic[Item]):
-    """The items of ``source``, made in another thread, at most ``depth`` of them before they are asked for.
+class Prefetcher(Iterator[Item], Generic[Item]):
+    """Iterates over ``source`` in a background thread, at most ``depth`` items ahead of the reader.
 
     An error of the source is raised in its place, after the items before it.
 
@@ -83,7 +83,7 @@ class Ahead(Iterator[Item], Generic[Item]):
                 self._on_close()
         self._thread.join(_PATIENCE_SECONDS)
 
-    def __enter__(self) -> Ahead[Item]:
+    def __enter__(self) -> Prefetcher[Item]:
         return self
 
     def __exit__(

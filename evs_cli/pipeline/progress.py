@@ -41,7 +41,7 @@ class SilentProgress:
         """Ignore it."""
 
 
-class ToldOnce:
+class DeduplicatedProgress:
     """A ``Progress`` of work that is repeated: what is noticed again is not told again.
 
     Args:

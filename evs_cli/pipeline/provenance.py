@@ -63,6 +63,7 @@ def provenance_of(
         "options": {name: getattr(options, name) for name in options.given()},
         "processing": dict(plan.encode.processing),
         "frame_size": list(plan.encode.frame_size),
+        "pixel_region": plan.encode.pixel_region.as_list(),
         "dialect": plan.dialect,
         "decoder": settings.decoder,
         "device": settings.runtime.device,

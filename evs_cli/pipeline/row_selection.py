@@ -1,7 +1,7 @@
-"""Which of a video's rows a caller keeps: none, all, those of some rates, or whatever a sink of its own does.
+"""Row selections: which rows of a video a caller keeps (none, all, those of some rates), or a sink that takes them.
 
-A selection serves both ways to an encoding: ``open`` and ``finish`` keep the rows while the video is encoded, ``read``
-takes them from an encoding that is stored already.
+A selection works for both sources of an encoding. ``open`` and ``finish`` keep rows while the video is encoded;
+``read`` takes them from an encoding that is stored already.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.pipeline.encoded_video import EncodedClip, EncodedVideo, RetainedVideo, StoredVideo
 from evs_cli.pipeline.memory import free_memory_bytes
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
     from evs_cli.core.streaming import AllTokens, NoTokens, StreamingRetention, TokenSink
 
-TokenGrid = tuple[int, int, int]
-"""Tokens in time, height, width."""
 SinkT = TypeVar("SinkT", bound="TokenSink")
 Clip_co = TypeVar("Clip_co", bound=EncodedClip, covariant=True)
 
@@ -63,7 +62,7 @@ class AllRows:
         """See ``RowSelection.open``."""
         from evs_cli.core.streaming import AllTokens
 
-        return AllTokens(token_grid_thw[0], free_bytes=free_memory_bytes())
+        return AllTokens(token_grid_thw.t, free_bytes=free_memory_bytes())
 
     def finish(self, clip: EncodedClip, sink: AllTokens) -> EncodedVideo:
         """See ``RowSelection.finish``."""
@@ -112,7 +111,7 @@ class RowsAtRates:
 
 
 @dataclass(frozen=True)
-class RowsInto:
+class RowsToSink:
     """Gives every row to a sink of the caller's, which ``open_sink`` makes for the planned grid.
 
     It may be called twice where a stored encoding turns out to be damaged; the later sink counts then.
@@ -134,7 +133,7 @@ class RowsInto:
 
         sink = self.open_sink(stored.planned.token_grid_thw)
         num_frames, height, width = stored.actual.token_grid_thw
-        places = height * width
+        places = stored.actual.tokens_per_frame
         step = max(1, _REPLAY_TOKENS // places)
         for first in range(0, num_frames, step):
             last = min(num_frames, first + step)

@@ -1,4 +1,4 @@
-"""One model and many videos: what ``prune`` and ``sweep`` have in common.
+"""A session encodes many videos with one model; every command that runs a model has one.
 
 In: a model's name and what the user asks for, checked before any work. Out: encodings, one video at a time. The
 model is opened once, and its weights are loaded when the first video has been planned.
@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from evs_cli._version import __version__
+from evs_cli.core.counts import TokenGrid
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
@@ -22,7 +23,7 @@ from evs_cli.pipeline.encoded_video import EncodedClip
 from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
 from evs_cli.pipeline.request import SessionRequest
-from evs_cli.pipeline.row_selection import RowSelection, SinkT, TokenGrid
+from evs_cli.pipeline.row_selection import RowSelection, SinkT
 from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE, EncodeSettings
 from evs_cli.video.decoder import check_decoder
 from evs_cli.video.source import VideoSource

@@ -1,4 +1,4 @@
-"""How a run decodes and encodes: settings that were asked for and resolved, and the default rate."""
+"""Settings of decoding and encoding, with ``auto`` resolved, and the default pruning rate."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evs_cli.core.dissimilarity import DissimilarityScorer
-from evs_cli.core.gathered import Gathered
 from evs_cli.core.retention import Ranking
+from evs_cli.core.row_accumulator import RowAccumulator
 from evs_cli.errors import ModelError
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class TokenScores:
     def __init__(self, plan: EncodePlan, score_dtype: torch.dtype | None, sink: TokenSink, timings: Timings) -> None:
         self._sink, self._timings = sink, timings
         self._scorer = DissimilarityScorer(score_dtype=score_dtype)
-        self._scores = Gathered(plan.token_grid_thw[0])
+        self._scores = RowAccumulator(plan.token_grid_thw.t)
         # Scores in the embeddings' own dtype as well, to say how many tokens the other dtype moves.
         self._own_scorer = None if score_dtype is None else DissimilarityScorer()
-        self._own_scores = Gathered(plan.token_grid_thw[0])
-        self._extra = Gathered(len(plan.layout.extra_positions))
+        self._own_scores = RowAccumulator(plan.token_grid_thw.t)
+        self._extra = RowAccumulator(len(plan.layout.extra_positions))
         self._no_rows: torch.Tensor | None = None  # (0, D) of the main level, once one has come
 
     def add(self, tokens: VideoTokens) -> None:
@@ -54,12 +54,12 @@ class TokenScores:
             self._extra.append(tokens.extra)
 
     def _add_own(self, levels: tuple[torch.Tensor, ...]) -> None:
-        """Score in the embeddings' own dtype too; where that cannot be, another was asked for with reason."""
+        """Score in the embeddings' own dtype too, to compare with."""
         if self._own_scorer is None:
             return
         try:
             self._own_scores.append(self._own_scorer.update(levels))
-        except ModelError:
+        except ModelError:  # such as a float16 norm that overflows, which is why another dtype was asked for
             self._own_scorer = None
             self._own_scores.clear()
 

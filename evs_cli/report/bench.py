@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.jobs.bench import BenchResult, Measurement
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 
-def render_bench(video: str | None, result: BenchResult, sink: Sink) -> None:
-    """Show a result: a table and what follows from it, a JSON record, or a row a measurement.
-
-    Args:
-        video: as it was named; None where a clip was drawn.
-        result: its measurements.
-        sink: where it is shown.
-    """
-    record = {**bench_record(result), "video": video or result.video}
-    sink.show([record], [_row(each) for each in result.measurements], lambda: _draw(result, sink))
+def render_bench(outcomes: Iterable[Outcome[BenchResult]], sink: Sink) -> None:
+    """Show each result: a table and what follows from it, a JSON record, or a row a measurement."""
+    tally = OutcomeTally()
+    for outcome, result in tally.results(outcomes, sink.outcome_failed):
+        record = {**bench_record(result), "video": outcome.video}
+        sink.show([record], [_row(each) for each in result.measurements], partial(_draw, result, sink))
     sink.finish()
+    tally.raise_errors()
 
 
 def bench_record(result: BenchResult) -> dict[str, Any]:

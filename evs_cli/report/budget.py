@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.jobs.runner import raise_if_failed, raise_refused
+from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.cost import CostReport, PromptCost
     from evs_cli.dialects.limits import ServerLimit
-    from evs_cli.errors import EvsError
     from evs_cli.jobs.budget import BudgetReport
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
@@ -32,22 +31,13 @@ def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink) -> None:
         BudgetError: a video does not fit at any rate asked for.
     """
     reports: list[BudgetReport] = []
-    failed: list[str] = []
-    refusals: list[EvsError | None] = []
-    for outcome in outcomes:
-        refusals.append(outcome.refusal)
-        report = outcome.result
-        if report is None:
-            assert outcome.error is not None
-            failed.append(outcome.video)
-            sink.failed(outcome.video, outcome.error)
-            continue
+    tally = OutcomeTally()
+    for _, report in tally.results(outcomes, sink.outcome_failed):
         reports.append(report)
         sink.show([plan_record(report)], None, partial(_draw, report, sink))
     sink.show((), (row for report in reports for row in plan_rows(report)), lambda: _draw_totals(reports, sink))
     sink.finish(totals=_totals(reports))
-    raise_refused(refusals)
-    raise_if_failed(failed, len(failed) + len(reports))
+    tally.raise_errors()
 
 
 def plan_record(report: BudgetReport) -> dict[str, Any]:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.jobs.check_verdict import difference_of
-from evs_cli.jobs.runner import raise_refused
+from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
     from evs_cli.servers.comparison import CheckReport
 
 
-def render_check(video: str, report: CheckReport, sink: Sink) -> None:
-    """Show a check of ``video``, as it was named, then refuse one that differs.
+def render_check(outcomes: Iterable[Outcome[CheckReport]], sink: Sink) -> None:
+    """Show each check, then refuse one that differs.
 
     Raises:
         PlanDiffersError: the server counts otherwise than the plan.
     """
-    sink.show([check_record(video, report)], check_rows(report), lambda: _draw(report, sink))
+    tally = OutcomeTally()
+    for outcome, report in tally.results(outcomes, sink.outcome_failed):
+        sink.show([check_record(outcome.video, report)], check_rows(report), partial(_draw, report, sink))
     sink.finish()
-    raise_refused([difference_of(report)])
+    tally.raise_errors()
 
 
 def check_record(video: str, report: CheckReport) -> dict[str, Any]:

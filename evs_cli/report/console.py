@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
+    from evs_cli.jobs.runner import Outcome
+
 FORMATS = ("table", "json", "csv")
 _PLAIN_WIDTH = 4096  # off a terminal nothing may wrap: a pipe has no width
 
@@ -131,16 +133,17 @@ class Sink:
             self.text(to_csv(list(rows), header=not self._has_header))
             self._has_header = True
 
-    def failed(self, video: str, error: EvsError, **which: str | None) -> None:
+    def outcome_failed(self, outcome: Outcome[Any], error: EvsError, *, with_model: bool = False) -> None:
         """Tell that one of several videos failed.
 
         Args:
-            video: as it was named.
+            outcome: of that video.
             error: why.
-            which: what else its JSON record is known by, where a video has several: the model, the dialect.
+            with_model: whether its JSON record names the model, as a video has one record a model.
         """
         self.error(error.message, error.hint)
-        self._records.append(error_record(video, error, **which))
+        which = {"model": outcome.input.model} if with_model else {}
+        self._records.append(error_record(outcome.video, error, **which))
 
     def finish(self, key: str = "videos", **facts: object) -> None:
         """Print the JSON document, if that is the format.

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evs_cli.jobs.encode import WrittenEncoding
-from evs_cli.jobs.runner import raise_if_failed
+from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.report.records import flat
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import plain_table, plan_rows, summary_grid, timings_text
@@ -34,20 +34,14 @@ def render_encodings(outcomes: Iterable[Outcome[WrittenEncoding | ClipPlan]], si
     Raises:
         SomeVideosFailedError: after everything is shown, naming the videos that failed.
     """
-    failed: list[str] = []
-    num_outcomes = 0
-    for outcome in outcomes:
-        num_outcomes += 1
-        if outcome.error is not None:
-            failed.append(outcome.video)
-            sink.failed(outcome.video, outcome.error)
-            continue
+    tally = OutcomeTally()
+    for outcome, result in tally.results(outcomes, sink.outcome_failed):
         record = encode_record(outcome)
         sink.show([record], [flat(record)], partial(_draw, outcome, record, sink))
-        if isinstance(outcome.result, WrittenEncoding):
-            sink.status(f"wrote {outcome.input.output} ({size_text(outcome.result.size_bytes)})")
+        if isinstance(result, WrittenEncoding):
+            sink.status(f"wrote {outcome.input.output} ({size_text(result.size_bytes)})")
     sink.finish()
-    raise_if_failed(failed, num_outcomes)
+    tally.raise_errors()
 
 
 def encode_record(outcome: Outcome[WrittenEncoding | ClipPlan]) -> dict[str, Any]:

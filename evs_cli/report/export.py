@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.text import Text
 
+from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.report.records import flat
 from evs_cli.report.render import size_text
 from evs_cli.report.tables import summary_grid
@@ -15,23 +18,26 @@ from evs_cli.report.tables import summary_grid
 if TYPE_CHECKING:
     from evs_cli.jobs.export import Exported
     from evs_cli.jobs.frames_export import FramesExport
+    from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
     from evs_cli.servers.chat_answer import ChatAnswer
 
 _SHOWN_TIMES = 3
 
 
-def render_export(exported: Exported, sink: Sink) -> None:
+def render_export(outcomes: Iterable[Outcome[Exported]], sink: Sink) -> None:
     """Show what was written, the line that posts it, and the server's answer."""
-    frames = exported.frames
-    for note in frames.notes:
-        sink.notice(note)
-    sink.notice("JPEG is lossy: which tokens a server prunes may differ from those of the frames themselves")
-    record = export_record(exported)
-    sink.show([record], [flat(record)], lambda: _draw(exported, sink))
+    tally = OutcomeTally()
+    for _, exported in tally.results(outcomes, sink.outcome_failed):
+        frames, record = exported.frames, export_record(exported)
+        for note in frames.notes:
+            sink.notice(note)
+        sink.notice("JPEG is lossy: which tokens a server prunes may differ from those of the frames themselves")
+        sink.show([record], [flat(record)], partial(_draw, exported, sink))
+        if frames.output is not None:
+            sink.status(f"wrote {frames.output} ({size_text(frames.body_bytes)})")
     sink.finish()
-    if frames.output is not None:
-        sink.status(f"wrote {frames.output} ({size_text(frames.body_bytes)})")
+    tally.raise_errors()
 
 
 def _draw(exported: Exported, sink: Sink) -> None:

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from evs_cli.jobs.fit import MAX_RATE
-from evs_cli.jobs.runner import raise_if_failed
+from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
@@ -28,19 +28,11 @@ def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:
     Raises:
         SomeVideosFailedError: one of several videos failed, or cannot fit.
     """
-    failed: list[str] = []
-    num_outcomes = 0
-    for outcome in outcomes:
-        num_outcomes += 1
-        if outcome.result is None:
-            assert outcome.error is not None
-            failed.append(outcome.video)
-            sink.failed(outcome.video, outcome.error)
-        else:
-            report = outcome.result
-            sink.show([_fit_record(outcome.video, report)], _fit_rows(report), partial(_draw, report, sink))
+    tally = OutcomeTally()
+    for outcome, report in tally.results(outcomes, sink.outcome_failed):
+        sink.show([_fit_record(outcome.video, report)], _fit_rows(report), partial(_draw, report, sink))
     sink.finish()
-    raise_if_failed(failed, num_outcomes)
+    tally.raise_errors()
 
 
 def _fit_record(video: str, report: FitReport) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.jobs.runner import raise_if_failed
+from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.jobs.stored_session import StoredPlan
 from evs_cli.report import records, tables
 
@@ -32,21 +32,15 @@ def render_prune(
     Raises:
         SomeVideosFailedError: after everything is shown, naming the videos that failed.
     """
-    failed: list[str] = []
-    for outcome in outcomes:
-        result = outcome.result
-        if result is None:
-            assert outcome.error is not None
-            failed.append(outcome.video)
-            sink.failed(outcome.video, outcome.error)
-            continue
+    tally = OutcomeTally()
+    for outcome, result in tally.results(outcomes, sink.outcome_failed):
         record = records.prune_record(outcome, printed)
         rows = records.csv_rows(outcome.video, result, record)
         sink.show([record], rows, partial(_draw, outcome.video, result, record, sink))
         if result.output_bytes is not None:
             sink.status(f"wrote {result.output} ({size_text(result.output_bytes)})")
     sink.finish()
-    raise_if_failed(failed, num_videos)
+    tally.raise_errors(num_inputs=num_videos)
 
 
 def _draw(video: str, result: PruneResult, record: dict[str, Any], sink: Sink) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from evs_cli.jobs.runner import raise_if_failed
+from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.jobs.sweep import Sweep, summarise
 from evs_cli.report import records
 from evs_cli.report.tables import plain_table
@@ -35,17 +35,12 @@ def render_sweeps(outcomes: Iterable[Outcome[Sweep]], sink: Sink, plot: Path | N
         ArtifactError: the picture cannot be written.
     """
     done: list[NamedSweep] = []
-    failed: list[str] = []
-    for outcome in outcomes:
-        if outcome.result is None:
-            assert outcome.error is not None
-            failed.append(outcome.video)
-            sink.failed(outcome.video, outcome.error, model=outcome.input.model)
-            continue
-        done.append((outcome.video, outcome.result))
-        sink.show([_record(outcome.video, outcome.result)], None, partial(_draw, outcome.video, outcome.result, sink))
+    tally = OutcomeTally()
+    for outcome, sweep in tally.results(outcomes, partial(sink.outcome_failed, with_model=True)):
+        done.append((outcome.video, sweep))
+        sink.show([_record(outcome.video, sweep)], None, partial(_draw, outcome.video, sweep, sink))
     summary = summarise([each for _, each in done])
-    is_single = len(done) == 1 and not failed
+    is_single = len(done) == 1 and not tally.any_failed
     sink.show((), _csv_rows(done, is_single=is_single), lambda: _draw_summary(done, summary, sink))
     sink.finish(summary=[asdict(row) for row in summary])
     if plot is not None and done:
@@ -53,7 +48,7 @@ def render_sweeps(outcomes: Iterable[Outcome[Sweep]], sink: Sink, plot: Path | N
 
         table = save_sweep_plot(done, plot, records.to_csv(_csv_rows(done, is_single=False)))
         sink.status(f"wrote {plot} and {table}")
-    raise_if_failed(failed, len(failed) + len(done), "sweeps")
+    tally.raise_errors("sweeps")
 
 
 def _record(video: str, sweep: Sweep) -> dict[str, Any]:

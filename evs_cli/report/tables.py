@@ -172,7 +172,7 @@ def summary_grid() -> Table:
 def _exact_note(pruned: PrunedVideo) -> str:
     from evs_cli.core.counts import exact_retained_tokens_count
 
-    exact = exact_retained_tokens_count(pruned.tokens_per_frame, pruned.token_grid_thw[0], pruned.q)
+    exact = exact_retained_tokens_count(pruned.tokens_per_frame, pruned.token_grid_thw.t, pruned.q)
     return "" if exact == pruned.retained_tokens else f"; {exact:,} in exact decimals, servers count as shown"
 
 

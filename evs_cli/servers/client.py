@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evs_cli.dialects import dialect_of_owner
 from evs_cli.errors import ServerError, UsageError
 from evs_cli.servers.http_json import HttpJson, HttpStatusError
 from evs_cli.servers.inline_video import RequestBody
-
-_VERSION_PATHS = {"vllm": "/version", "sglang": "/server_info"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,8 @@ class ServerClient:
 
     def version(self, owner: str | None) -> str | None:
         """The version that a server of a known kind states; None where it states none."""
-        path = _VERSION_PATHS.get(owner or "")
+        kind = dialect_of_owner(owner)
+        path = None if kind is None else kind.rules.version_path
         if path is None:
             return None
         try:

@@ -79,7 +79,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Parting:
+class FirstDivergence:
     """The first place where the ids are not the same."""
 
     position: int
@@ -90,7 +90,7 @@ class Parting:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckSubject:
     """What was asked, and whom; model, dialect and rate are the plan's."""
 
     video: str
@@ -109,10 +109,10 @@ class Asked:
 class CheckReport:
     """A video as planned and as a server counts it."""
 
-    asked: Asked
+    asked: CheckSubject
     comparisons: tuple[Comparison, ...]
     """The whole prompt first."""
-    parting: Parting | None
+    parting: FirstDivergence | None
     """None where the ids are equal, or the server tells a number alone."""
     suggestions: tuple[str, ...]
     """What would count as the server does; empty where nothing differs."""
@@ -197,14 +197,14 @@ def compare_context(planned: int | None, served: int | None, *, is_asked: bool) 
     return (Comparison("longest sequence", planned, served, differs, model_own),)
 
 
-def first_parting(planned: PlannedPrompt, ids: Sequence[int], decode: Decode) -> Parting | None:
+def first_divergence(planned: PlannedPrompt, ids: Sequence[int], decode: Decode) -> FirstDivergence | None:
     """The first index at which two prompts are not the same; None where they are equal."""
     mine, theirs = planned.input_ids, tuple(ids)
     if mine == theirs:
         return None
     place = common_length(mine, theirs)
     shown = [_shown_runs(_around(ids, place, planned.placeholder_id), planned, decode) for ids in (mine, theirs)]
-    return Parting(place, *shown)
+    return FirstDivergence(place, *shown)
 
 
 def _videos(planned: PlannedPrompt, mine: Sequence[int], theirs: Sequence[int], decode: Decode) -> Iterator[Comparison]:

@@ -23,7 +23,7 @@ import numpy as np
 
 from evs_cli.errors import VideoError
 from evs_cli.video.decord_child import FRAME_HEAD, RECORD_HEAD
-from evs_cli.video.frames import DecodedFrame, Faults, Picture
+from evs_cli.video.frames import DecodedFrame, DecodeFaults, Picture
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.packets import Int64Array
 from evs_cli.video.pyav import one_thread
@@ -52,7 +52,9 @@ def decord_warnings(info: VideoInfo) -> tuple[str, ...]:
     return (f"{info.name} has {' and '.join(risks)}: decord may return wrong frames of it, PyAV does not",)
 
 
-def decode(info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults) -> Generator[DecodedFrame, None, None]:
+def decode(
+    info: VideoInfo, wanted: Int64Array, threads: int, faults: DecodeFaults
+) -> Generator[DecodedFrame, None, None]:
     """The pictures of ``wanted`` (n,) int64 ascending, distinct, less those that decord does not decode.
 
     Raises:
@@ -149,7 +151,7 @@ def _read_exactly(pipe: IO[bytes], length: int) -> bytearray | None:
     return buffer
 
 
-def _check_summary(info: VideoInfo, summary: dict[str, int], num_wanted: int, faults: Faults) -> None:
+def _check_summary(info: VideoInfo, summary: dict[str, int], num_wanted: int, faults: DecodeFaults) -> None:
     if summary["matched"] == 0:
         raise _failure(info, "decord's frames have no times, or others than the file gives them")
     num_missing = num_wanted - summary["matched"]

@@ -10,6 +10,8 @@ import io
 import numpy as np
 
 HEIGHT, WIDTH, FPS = 360, 640, 30
+NAME = "drawn clip"
+"""What messages and results call it."""
 _PATCH = 8  # pixels of one colour, so that there are edges to code and plains to skip
 _STEP = 2  # pixels a frame
 
@@ -35,5 +37,5 @@ def draw_clip(length_seconds: int) -> io.BytesIO:
             output.mux(stream.encode(frame))
         output.mux(stream.encode(None))
     file.seek(0)
-    file.name = "drawn clip"  # what messages and results call it
+    file.name = NAME
     return file

@@ -54,7 +54,7 @@ class DecodedFrame:
 
 
 @dataclass
-class Faults:
+class DecodeFaults:
     """What a decoder met on its way; it counts up while frames are read.
 
     Attributes:
@@ -87,7 +87,7 @@ class FrameStream(Iterator[FrameBatch]):
         frame_indices: Int64Array,
         chunk_frames: int,
         decoded: Generator[DecodedFrame, None, None],
-        faults: Faults,
+        faults: DecodeFaults,
     ) -> None:
         self._batches = _batches(info, frame_indices, chunk_frames, decoded)
         self._faults = faults

@@ -205,7 +205,7 @@ def _picture_of(frame: Any, decoder: Any) -> _Picture:
         height=frame.height,
         pixel_format=frame.format.name,
         orientation=frame_orientation(frame),
-        # Asked of the decoder, which has read it by now: before PyAV 17 a frame does not tell it.
+        # CheckSubject of the decoder, which has read it by now: before PyAV 17 a frame does not tell it.
         transfer=int(decoder.color_trc),
         is_interlaced=bool(frame.interlaced_frame),
     )

@@ -16,6 +16,6 @@ def is_own_file(path: object) -> bool:
     return name.lower().endswith(_OWN_SUFFIXES)
 
 
-def begins_as_own(head: bytes) -> bool:
+def looks_like_own_file(head: bytes) -> bool:
     """Whether a file begins as a safetensors file that evs wrote, whatever its name."""
     return b'"__metadata__":{"evs' in head

@@ -16,7 +16,7 @@ import numpy as np
 from evs_cli.errors import UsageError
 from evs_cli.video.cores import core_count
 from evs_cli.video.decoder import Decoder, check_decoder
-from evs_cli.video.frames import DecodedFrame, Faults, FrameStream, Picture
+from evs_cli.video.frames import DecodedFrame, DecodeFaults, FrameStream, Picture
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.packets import Int64Array, PacketIndex
 from evs_cli.video.pyav import one_thread
@@ -56,7 +56,7 @@ def read_frames(
         raise UsageError(f"Invalid chunk_frames ({chunk_frames}). Expected chunk_frames >= 1.")
     if num_threads is not None and num_threads < 1:
         raise UsageError(f"Invalid num_threads ({num_threads}). Expected num_threads >= 1.")
-    threads, faults, wanted = num_threads or core_count(), Faults(), np.unique(indices)
+    threads, faults, wanted = num_threads or core_count(), DecodeFaults(), np.unique(indices)
     check_decoder(decoder)
     if decoder == "pyav":
         decoded = _decode(info, wanted, threads, faults)
@@ -77,7 +77,7 @@ def _checked_indices(info: VideoInfo, frame_indices: Int64Array) -> Int64Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Leg:
+class _Segment:
     """A stretch to decode in one go: from the key frame at ``key_tick`` (None: from where the file is) to the last of
     ``wanted`` (n,) int64 ascending frame indices."""
 
@@ -89,7 +89,9 @@ class _SeekLostError(Exception):
     """The key frame that a seek was for did not come out: it ended behind it, as in MPEG-TS, or it is damaged."""
 
 
-def _decode(info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults) -> Generator[DecodedFrame, None, None]:
+def _decode(
+    info: VideoInfo, wanted: Int64Array, threads: int, faults: DecodeFaults
+) -> Generator[DecodedFrame, None, None]:
     """The pictures of ``wanted`` (n,) int64 ascending, distinct, less those that do not decode."""
     last = -1
     for frame in _decode_legs(info, wanted, threads, faults):
@@ -99,48 +101,48 @@ def _decode(info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults) -
     if len(tail) and threads > 1 and not faults.is_cancelled.is_set():
         # A fault as the decoder is emptied makes PyAV drop the frames that its other threads hold. One thread holds
         # none, so that a cut-off file gives the same frames on every machine.
-        retry_faults = Faults(is_cancelled=faults.is_cancelled)
+        retry_faults = DecodeFaults(is_cancelled=faults.is_cancelled)
         yield from _decode_legs(info, tail, 1, retry_faults)
         faults.num_corrupt_packets = max(faults.num_corrupt_packets, retry_faults.num_corrupt_packets)
         faults.num_damaged_frames = max(faults.num_damaged_frames, retry_faults.num_damaged_frames)
 
 
 def _decode_legs(
-    info: VideoInfo, wanted: Int64Array, threads: int, faults: Faults
+    info: VideoInfo, wanted: Int64Array, threads: int, faults: DecodeFaults
 ) -> Generator[DecodedFrame, None, None]:
     num_done = 0
     try:
         with _opened(info, threads) as (container, stream):
-            for leg in _plan_legs(info.packets, wanted):
-                yield from _decode_leg(info, container, stream, leg, faults)
-                num_done += len(leg.wanted)
+            for segment in _plan_segments(info.packets, wanted):
+                yield from _decode_segment(info, container, stream, segment, faults)
+                num_done += len(segment.wanted)
         return
-    except _SeekLostError:  # nothing of that leg has been delivered
+    except _SeekLostError:  # nothing of that segment has been delivered
         if faults.is_cancelled.is_set():
             return
     with _opened(info, threads) as (container, stream):
-        yield from _decode_leg(info, container, stream, _Leg(None, wanted[num_done:]), faults)
+        yield from _decode_segment(info, container, stream, _Segment(None, wanted[num_done:]), faults)
 
 
-def _plan_legs(packets: PacketIndex, wanted: Int64Array) -> list[_Leg]:
+def _plan_segments(packets: PacketIndex, wanted: Int64Array) -> list[_Segment]:
     """Cut ``wanted`` where going on at a key frame skips enough frames to be worth a seek."""
     if packets.access != "seek":
-        return [_Leg(None, wanted)]
+        return [_Segment(None, wanted)]
     ticks = packets.pts_ticks
     # A frame needs the last key frame shown no later than itself: one stored earlier but shown later (open GOP) does
     # not help, as what is shown before a key frame may depend on what is stored before it.
     key_of = np.searchsorted(packets.key_ticks, ticks[wanted], side="right") - 1
-    legs: list[_Leg] = []
+    segments: list[_Segment] = []
     start, key_tick, previous = 0, None, -1
     for i, index in enumerate(wanted):
         if key_of[i] >= 0:
             key = int(packets.key_ticks[key_of[i]])
             if int(np.searchsorted(ticks, key)) - (previous + 1) > _MIN_SKIPPED_FRAMES:
-                legs.append(_Leg(key_tick, wanted[start:i]))
+                segments.append(_Segment(key_tick, wanted[start:i]))
                 start, key_tick = i, key
         previous = int(index)
-    legs.append(_Leg(key_tick, wanted[start:]))
-    return [leg for leg in legs if len(leg.wanted)]
+    segments.append(_Segment(key_tick, wanted[start:]))
+    return [segment for segment in segments if len(segment.wanted)]
 
 
 @contextmanager
@@ -152,14 +154,14 @@ def _opened(info: VideoInfo, threads: int) -> Iterator[tuple[Any, Any]]:
         yield container, stream
 
 
-def _decode_leg(
-    info: VideoInfo, container: Any, stream: Any, leg: _Leg, faults: Faults
+def _decode_segment(
+    info: VideoInfo, container: Any, stream: Any, segment: _Segment, faults: DecodeFaults
 ) -> Generator[DecodedFrame, None, None]:
     if info.packets.access == "count":
         frames = _counted_frames(container, stream, faults)
     else:
-        frames = _timed_frames(info.packets, container, stream, leg, faults)
-    wanted: Iterator[int] = iter(leg.wanted.tolist())
+        frames = _timed_frames(info.packets, container, stream, segment, faults)
+    wanted: Iterator[int] = iter(segment.wanted.tolist())
     awaited = next(wanted, None)
     for index, frame in frames:
         while awaited is not None and awaited < index:  # it did not decode
@@ -175,10 +177,10 @@ def _decode_leg(
 
 
 def _timed_frames(
-    packets: PacketIndex, container: Any, stream: Any, leg: _Leg, faults: Faults
+    packets: PacketIndex, container: Any, stream: Any, segment: _Segment, faults: DecodeFaults
 ) -> Generator[tuple[int, Any], None, None]:
-    """``(index, frame)`` of the shown frames of a leg, known by their time."""
-    ticks, key_tick = packets.pts_ticks, leg.key_tick
+    """``(index, frame)`` of the shown frames of a segment, known by their time."""
+    ticks, key_tick = packets.pts_ticks, segment.key_tick
     awaited_tick: int | None = None
     if key_tick is not None:
         _seek(container, stream, key_tick)
@@ -205,13 +207,13 @@ def _seek(container: Any, stream: Any, key_tick: int) -> None:
         raise _SeekLostError from error
 
 
-def _counted_frames(container: Any, stream: Any, faults: Faults) -> Generator[tuple[int, Any], None, None]:
+def _counted_frames(container: Any, stream: Any, faults: DecodeFaults) -> Generator[tuple[int, Any], None, None]:
     """``(index, frame)`` of all frames in order, for files whose frames carry no usable time."""
     for count, frame in enumerate(_decoded_frames(container, stream, faults)):
         yield count + faults.num_corrupt_packets, frame  # a damaged packet is a frame that is missing from the count
 
 
-def _decoded_frames(container: Any, stream: Any, faults: Faults) -> Generator[Any, None, None]:
+def _decoded_frames(container: Any, stream: Any, faults: DecodeFaults) -> Generator[Any, None, None]:
     """The frames that decode, from where the file is to its end; damaged packets are skipped and counted."""
     import av
 

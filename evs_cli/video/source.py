@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO
 
 from evs_cli.errors import UsageError, VideoError
 from evs_cli.video.folders import folder_hint
-from evs_cli.video.own_files import begins_as_own, is_own_file
+from evs_cli.video.own_files import is_own_file, looks_like_own_file
 from evs_cli.video.pyav import open_options
 
 VideoSource = str | os.PathLike[str] | BinaryIO
@@ -184,7 +184,7 @@ def _looks_like(source: VideoSource) -> tuple[str, str | None]:
         )
     if _is_text(head):
         return "it is a text file, not a video", None
-    if is_own_file(source) or begins_as_own(head):
+    if is_own_file(source) or looks_like_own_file(head):
         return "it is a file of evs, no video", "give the video it was made of"
     return "it is not a media file that libav knows", None
 

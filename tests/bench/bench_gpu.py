@@ -51,7 +51,7 @@ def main():
     if args.device.startswith("cuda") and not torch.cuda.is_available():
         print("skipped: no GPU is at hand")
         return 0
-    from evs_cli.jobs.bench import run_bench
+    from evs_cli.jobs.bench import bench
     from evs_cli.pipeline.request import make_request
     from evs_cli.report.bench import bench_record
     from evs_cli.video.drawn import draw_clip
@@ -60,7 +60,7 @@ def main():
         if args.model is None:
             write_checkpoint(folder, args.device)
         request = make_request(model=args.model or folder, fps=FPS, device=args.device)
-        result = run_bench(draw_clip(args.seconds), request, repeats=args.repeats)
+        result = bench(draw_clip(args.seconds), request, repeats=args.repeats)
     name = result.machine["accelerator"] or result.machine["processor"]
     print(f"{name}, torch {result.machine['torch']}, {result.dtype}, {result.num_sampled_frames} frames")
     for each in result.measurements:

@@ -26,6 +26,7 @@ def synthetic_encoder():
     """An encoder of ``(256, 3584)`` bfloat16 rows a frame: noise that a batch's place in the video settles."""
     import torch
 
+    from evs_cli.core.counts import TokenGrid
     from evs_cli.core.video_tokens import VideoTokens
     from evs_cli.encoders.base import NO_MODALITY, EncodePlan
     from evs_cli.encoders.plain import PlainFrameEncoder, generic_layout
@@ -35,7 +36,7 @@ def synthetic_encoder():
         num_done = 0
 
         def plan(self, clip, options, *, frame_size=None):
-            grid = (clip.num_frames, 16, 16)
+            grid = TokenGrid(clip.num_frames, 16, 16)
             return EncodePlan(
                 frame_size=(16, 16),
                 token_grid_thw=grid,

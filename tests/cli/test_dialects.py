@@ -192,6 +192,35 @@ def test_every_length_up_to_the_longest_passes_where_the_rate_falls(evs):
     assert 19 < found[0] < 20
 
 
+def test_fit_holds_the_encoder_cache_of_the_server_line_it_prints(evs, served_checkpoint):
+    """That cache grows with the longest sequence, so what ``--context`` says counts as ``--max-model-len`` does."""
+    size = ["--height", 360, "--width", 640, "--duration", 80]
+    line = [
+        "fit",
+        *size,
+        "--model",
+        served_checkpoint("qwen2_5_vl"),
+        "--dialect",
+        "vllm",
+        "--context",
+        30_000,
+        "--json",
+    ]
+    code, out, err = evs(*line)
+    assert code == 0, err
+    present = json.loads(out)["videos"][0]["present"]
+    assert 0 < present["q"] < 0.9
+    assert present["sequence_length"] < 29_000  # so it is not the length that binds
+    for q, code_then in ((present["q"], 0), (round(present["q"] - 0.01, 2), 6)):
+        command = shlex.split(present["server"]["command"])
+        if "--video-pruning-rate" in command:
+            command[command.index("--video-pruning-rate") + 1] = f"{q:g}"
+        prompt = present["server"]["request"]["messages"][0]["content"][1]["text"]
+        code, out, err = evs("plan", *size, "--server-cmd", shlex.join(command), "--q", q, "--prompt", prompt, "--json")
+        assert code == code_then, err
+    assert "encoder cache" in err
+
+
 def test_fit_prints_the_server_line_and_the_request(evs, tiny_model):
     model = tiny_model("qwen3_vl")
     line = ["fit", SAMPLE, "--model", model, "--dialect", "vllm", "--context", 190]

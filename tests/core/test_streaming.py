@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.dissimilarity import DissimilarityScorer
 from evs_cli.core.methods import METHODS, RetentionRule
 from evs_cli.core.retention import Ranking, first_ranked
@@ -35,7 +36,7 @@ def stream(sink, embeds, further, *, score_dtype=None, seed=0):
 
 def retained(embeds, further, rule, rates, *, planned, score_dtype=None, seed=0):
     """What streaming keeps of a video that was planned with ``planned`` frames."""
-    grid, came = (planned, *embeds.shape[1:3]), tuple(embeds.shape[:3])
+    grid, came = TokenGrid(planned, *embeds.shape[1:3]), TokenGrid(*embeds.shape[:3])
     sink = StreamingRetention(
         rule.most_rows(grid, rates), min_dissimilarity=rule.min_dissimilarity, scores=rule.own_scores(grid)
     )

@@ -28,7 +28,7 @@ from evs_cli.dialects import transformers_5_24_glm as hf
 from evs_cli.dialects import vllm_0_33_glm as vllm
 from evs_cli.dialects.base import GlmModel, RefusedByServerError, ServerOptions, ServerSource
 from evs_cli.dialects.resize import sglang_glm_frame_size
-from evs_cli.dialects.served import ServedPlanner, TrueSource
+from evs_cli.dialects.served import ServedPlanner, SourceTimes
 from evs_cli.dialects.vllm_0_33_profile import profiled_item_tokens
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.registry import open_encoder
@@ -144,7 +144,7 @@ def test_ids_and_positions_are_the_processors(name, num_frames, prompt):
     family, source = grid_family(name), ServerSource(num_frames, 12.5, 90, 120)
     pts = np.arange(num_frames) / 12.5
     served = planner_of(name).plan(
-        source, TrueSource(pts, num_frames / 12.5), SamplingRequest(), EncodeOptions(prompt=prompt)
+        source, SourceTimes(pts, num_frames / 12.5), SamplingRequest(), EncodeOptions(prompt=prompt)
     )
     frames = torch.zeros((num_frames, 3, 90, 120), dtype=torch.uint8)
     metadata = VideoMetadata(total_num_frames=num_frames, fps=12.5, duration=num_frames / 12.5)
@@ -371,7 +371,7 @@ def test_the_ids_of_a_server_are_found_by_the_encoder(tmp_path):
     shutil.copytree(grid_family("glm46v").folder, tmp_path, dirs_exist_ok=True)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": [GLM41.architecture]}))
-    source, true = ServerSource(40, 10.0, 90, 120), TrueSource(np.arange(40) / 10, 4.0)
+    source, true = ServerSource(40, 10.0, 90, 120), SourceTimes(np.arange(40) / 10, 4.0)
     plans = {
         server: planner_of("glm46v", tmp_path, server=server).plan(source, true, SamplingRequest(), EncodeOptions())
         for server in ("hf", "vllm", "sglang")

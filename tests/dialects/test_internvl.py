@@ -23,7 +23,7 @@ from evs_cli.dialects import parse_dialect
 from evs_cli.dialects import transformers_5_24_internvl as hf
 from evs_cli.dialects import vllm_0_33_internvl as vllm
 from evs_cli.dialects.base import InternVLModel, RefusedByServerError, ServerOptions, ServerSource
-from evs_cli.dialects.served import ServedPlanner, TrueSource
+from evs_cli.dialects.served import ServedPlanner, SourceTimes
 from evs_cli.dialects.vllm_0_33_profile import profiled_item_tokens
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import UsageError
@@ -102,7 +102,7 @@ def planner_of(server):
 
 def served_by(server, prompt=None, **sampling):
     """A clip of 9 frames of the tiny checkpoint."""
-    true = TrueSource(np.arange(9) / 3, 3.0)
+    true = SourceTimes(np.arange(9) / 3, 3.0)
     source = ServerSource(9, 3.0, 90, 120)
     return planner_of(server).plan(source, true, SamplingRequest(**sampling), EncodeOptions(prompt=prompt))
 

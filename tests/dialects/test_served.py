@@ -9,7 +9,7 @@ from video_files import video
 import evs_cli
 from evs_cli.dialects import ALL, dialect_of_server, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions, ServerSource
-from evs_cli.dialects.served import ServedPlanner, TrueSource, source_notes
+from evs_cli.dialects.served import ServedPlanner, SourceTimes, source_notes
 from evs_cli.dialects.vllm_0_33_server import opencv_num_frames
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ModelError, UsageError, VideoError
@@ -29,7 +29,7 @@ def served_of(encoder, dialect, source, prompt=None, sampling=None, server=None)
     sampling = sampling or SamplingRequest()
     planner = ServedPlanner(parse_dialect(dialect), encoder, server or ServerOptions(), sampling)
     fps = source.average_fps
-    true = TrueSource(np.arange(source.num_frames) / fps, source.num_frames / fps)
+    true = SourceTimes(np.arange(source.num_frames) / fps, source.num_frames / fps)
     return planner, planner.plan(source, true, sampling, EncodeOptions(prompt=prompt))
 
 
@@ -199,7 +199,7 @@ def test_servers_do_not_make_pixels_square():
 
 
 def test_a_different_belief_is_said():
-    true = TrueSource(np.arange(100) / 25, 4.0)
+    true = SourceTimes(np.arange(100) / 25, 4.0)
     assert source_notes(ServerSource(100, 25.0, 4, 4), true) == ()
     notes = source_notes(ServerSource(120, 30.0, 4, 4), true)
     assert notes == (
@@ -211,7 +211,7 @@ def test_a_different_belief_is_said():
 def test_frames_past_the_end_of_the_file_are_left_out_by_vllm(tiny_model):
     encoder = Session(make_request(model=str(tiny_model("qwen3_vl")))).encoder
     planner = ServedPlanner(parse_dialect("vllm"), encoder, ServerOptions(), SamplingRequest())
-    true = TrueSource(np.arange(40) / 10, 4.0)
+    true = SourceTimes(np.arange(40) / 10, 4.0)
     served = planner.plan(ServerSource(60, 10.0, 90, 120), true, SamplingRequest(), EncodeOptions())
     asked = planner.server_plan(ServerSource(60, 10.0, 90, 120), SamplingRequest(), EncodeOptions()).frame_indices
     assert asked[-1] == 59

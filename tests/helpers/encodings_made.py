@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import torch
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.pruned_video import PrunedVideo
@@ -66,7 +67,7 @@ def make_encoded(
     sampled = num_frames * tubelet
     plan = EncodePlan(
         frame_size=(28 * grid[1], 28 * grid[2]),
-        token_grid_thw=grid,
+        token_grid_thw=TokenGrid(*grid),
         model_grid_thw=(grid[0], 2 * grid[1], 2 * grid[2]),
         spatial_merge_size=2,
         temporal_patch_size=tubelet,
@@ -85,7 +86,7 @@ def make_encoded(
     return EncodedVideo(
         planned=ClipCounts(
             counts.num_sampled_frames + lost_frames * tubelet,
-            (num_frames + lost_frames, *grid[1:]),
+            TokenGrid(num_frames + lost_frames, *grid[1:]),
             counts.sequence_length + lost,
         ),
         actual=plan,

@@ -10,11 +10,12 @@ import pytest
 import torch
 from video_files import damaged_clip, video
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.dissimilarity import compute_dissimilarity
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.runtime import resolve_runtime, synchronise
 from evs_cli.errors import UsageError
-from evs_cli.jobs.bench import BenchResult, Measurement, _time, plain_mask, run_bench
+from evs_cli.jobs.bench import BenchResult, Measurement, _time, bench, plain_mask
 from evs_cli.pipeline.progress import SilentProgress
 from evs_cli.pipeline.request import make_request
 
@@ -26,7 +27,7 @@ TOKENS = 2 * 3  # of a frame of 160 x 96 at a short side of 28, patches of 14
 @pytest.fixture(scope="module")
 def result():
     """Five frames in batches of two: an encoder's batch is smaller than the clip."""
-    return run_bench(video("normal.mp4"), make_request(num_frames=5, size=28, batch_frames=2), repeats=2)
+    return bench(video("normal.mp4"), make_request(num_frames=5, size=28, batch_frames=2), repeats=2)
 
 
 def test_each_step_is_there_with_what_it_ran(result):
@@ -75,7 +76,7 @@ def test_figures_are_of_the_medians():
         dtype="float32",
         batch_frames=4,
         num_sampled_frames=40,
-        token_grid_thw=(20, 2, 3),
+        token_grid_thw=TokenGrid(20, 2, 3),
         reused_frames=0,
         measurements=(encode, mask, measured("plain mask", 60, 3.0, 2.0, 0.1)),
         busy_shares=(0.1, 0.9, 0.8),
@@ -104,25 +105,25 @@ def test_the_plain_formula_is_the_published_one_and_ours(dims):
 
 def test_the_mask_is_measured_on_two_frames_at_least():
     """One frame has no dissimilarity to compute."""
-    result = run_bench(video("one.mp4"), make_request(size=28), repeats=1)
+    result = bench(video("one.mp4"), make_request(size=28), repeats=1)
     assert result["pass"].amount == 1
     assert result["mask"].amount == 2 * TOKENS
 
 
 def test_repeats_below_one_are_refused_before_any_work():
     with pytest.raises(UsageError, match=r"Invalid repeats \(0\). Expected at least 1"):
-        run_bench("no such file.mp4", make_request(model="no such model"), repeats=0)
+        bench("no such file.mp4", make_request(model="no such model"), repeats=0)
 
 
 def test_frames_that_repeat_are_told():
-    result = run_bench(SAMPLES / "still.mp4", make_request(size=28, num_frames=4), repeats=1)
+    result = bench(SAMPLES / "still.mp4", make_request(size=28, num_frames=4), repeats=1)
     assert result.reused_frames == 3
 
 
 def test_a_note_is_told_once_and_not_once_a_pass(tmp_path):
     watcher, notes = SilentProgress(), []
     watcher.notice = notes.append
-    run_bench(str(damaged_clip(tmp_path)), make_request(num_frames=20, size=28), repeats=2, progress=watcher)
+    bench(str(damaged_clip(tmp_path)), make_request(num_frames=20, size=28), repeats=2, progress=watcher)
     assert notes.count("damaged.mp4: 5 of 20 sampled frames do not decode and are left out.") == 1
     assert len(notes) == len(set(notes))
 

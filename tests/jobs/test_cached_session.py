@@ -30,7 +30,7 @@ from evs_cli.pipeline.encoded_video import EncodedClip
 from evs_cli.pipeline.encoding_key import CHOOSES_TOKENS, encoding_key, model_identity
 from evs_cli.pipeline.progress import SilentProgress
 from evs_cli.pipeline.request import SessionRequest, make_request
-from evs_cli.pipeline.row_selection import AllRows, NoRows, RowsAtRates, RowsInto
+from evs_cli.pipeline.row_selection import AllRows, NoRows, RowsAtRates, RowsToSink
 from evs_cli.pipeline.session import Session
 from evs_cli.pipeline.settings import EncodeSettings
 from evs_cli.video.sampling import SamplingRequest
@@ -224,7 +224,7 @@ def test_a_hit_is_the_fresh_encoding(filled, request_of, fresh, no_work):
     tokens = torch.tensor([5, 2, 2])
     assert torch.equal(session.encode(CROSSING, AllRows()).rows_of(tokens), fresh.rows_of(tokens))
     sinks = []
-    clip = session.encode(CROSSING, RowsInto(lambda grid: sinks.append(AllTokens(grid[0])) or sinks[-1]))
+    clip = session.encode(CROSSING, RowsToSink(lambda grid: sinks.append(AllTokens(grid[0])) or sinks[-1]))
     assert clip.actual.token_grid_thw == fresh.actual.token_grid_thw
     assert torch.equal(sinks[0].levels[0], fresh.levels[0])
     assert set(clip.timings_seconds) == {"hash", "read"}
@@ -318,7 +318,7 @@ def test_a_damaged_entry_is_told_removed_and_encoded_anew(filled, request_of, fr
         assert torch.equal(session.encode(CROSSING, AllRows()).rows_of(every), fresh.rows_of(every))
     else:
         sinks = []
-        session.encode(CROSSING, RowsInto(lambda grid: sinks.append(AllTokens(grid[0])) or sinks[-1]))
+        session.encode(CROSSING, RowsToSink(lambda grid: sinks.append(AllTokens(grid[0])) or sinks[-1]))
         assert torch.equal(sinks[-1].levels[0], fresh.levels[0])
     (notice,) = heard.notices
     assert "was damaged and is removed, the video is encoded anew" in notice
@@ -367,7 +367,7 @@ def test_what_changes_while_it_is_encoded_is_not_kept(cache, request_of, tmp_pat
         (model / "preprocessor_config.json").write_text('{"image_mean": [0, 0, 0], "image_std": [1, 1, 1]}')
         return AllTokens(grid[0])
 
-    open_session(request_of(model=str(model)), heard, cache).encode(CROSSING, RowsInto(open_sink))
+    open_session(request_of(model=str(model)), heard, cache).encode(CROSSING, RowsToSink(open_sink))
     assert "not kept: the video or the model changed meanwhile" in heard.notices[0]
     assert cache.entries() == []
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from evs_cli.cli.app import main
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.fit import MAX_RATE, STEP, FitRequest, smallest_rate
-from evs_cli.jobs.plan import BudgetJob, fit_request
+from evs_cli.jobs.fit_run import fit_request, run_fit
+from evs_cli.jobs.plan import BudgetJob
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.request import make_request
@@ -26,7 +27,7 @@ def plan_of(job, numbers, sampling=None, options=None):
 
 
 def fit_of(job, numbers, max_tokens):
-    (outcome,) = job.fit([numbers], FitRequest(max_tokens=max_tokens))
+    (outcome,) = run_fit(job, [numbers], FitRequest(max_tokens=max_tokens))
     return outcome.result
 
 

@@ -17,6 +17,7 @@ from tiny_frame_models import tiny_folder
 from video_files import damaged_clip, video
 
 import evs_cli
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.methods import RetentionRule
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.video_tokens import VideoTokens
@@ -365,7 +366,7 @@ class Tubelets(VideoEncoder):
         return SamplingDefaults(fps=2.0, max_frames=128)
 
     def plan(self, clip, options, *, frame_size=None):
-        grid = (-(-clip.num_frames // 2), 2, 3)
+        grid = TokenGrid(-(-clip.num_frames // 2), 2, 3)
         count = grid[0] * 6
         return EncodePlan(
             frame_size=frame_size or (20, 30),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evs_cli.pipeline.prefetch import Ahead
+from evs_cli.pipeline.prefetch import Prefetcher
 
 
 def threads():
@@ -38,7 +38,7 @@ def counting(total, made, *, closed=None, fails_at=None):
 def test_a_chain_of_steps_gives_what_the_steps_give(total, depth, steps):
     chain = counting(total, [])
     for _ in range(steps):
-        chain = Ahead((2 * value for value in chain), depth=depth)
+        chain = Prefetcher((2 * value for value in chain), depth=depth)
     with chain:
         assert list(chain) == [2**steps * value for value in range(total)]
         assert next(chain, None) is None
@@ -46,7 +46,7 @@ def test_a_chain_of_steps_gives_what_the_steps_give(total, depth, steps):
 
 def test_it_works_ahead_as_far_as_it_may_and_no_further():
     made = []
-    with Ahead(counting(10, made), depth=2) as ahead:
+    with Prefetcher(counting(10, made), depth=2) as ahead:
         assert next(ahead) == 0
         while len(made) < 4:  # one handed out, two waiting, one in the making
             time.sleep(0.001)
@@ -56,7 +56,7 @@ def test_it_works_ahead_as_far_as_it_may_and_no_further():
 
 @pytest.mark.parametrize("fails_at", [0, 1, 5])
 def test_an_error_comes_in_its_place(fails_at):
-    with Ahead(counting(9, [], fails_at=fails_at)) as ahead:
+    with Prefetcher(counting(9, [], fails_at=fails_at)) as ahead:
         assert [next(ahead) for _ in range(fails_at)] == list(range(fails_at))
         with pytest.raises(ValueError, match=f"item {fails_at}"):
             next(ahead)
@@ -66,8 +66,8 @@ def test_an_error_comes_in_its_place(fails_at):
 def test_a_reader_that_leaves_stops_the_steps_before_it():
     """The generator is closed in its own thread, and told to end at once."""
     made, closed, told = [], [], []
-    with Ahead(counting(10**9, made, closed=closed), on_close=lambda: told.append("inner")) as inner:
-        with Ahead((value for value in inner), on_close=inner.close) as outer:
+    with Prefetcher(counting(10**9, made, closed=closed), on_close=lambda: told.append("inner")) as inner:
+        with Prefetcher((value for value in inner), on_close=inner.close) as outer:
             assert next(outer) == 0
         assert threads() == []
     assert closed == ["evs-ahead"]
@@ -77,7 +77,7 @@ def test_a_reader_that_leaves_stops_the_steps_before_it():
 
 def test_the_readers_own_error_ends_the_thread():
     def read_and_fail():
-        with Ahead(counting(10**9, [])) as ahead:
+        with Prefetcher(counting(10**9, [])) as ahead:
             next(ahead)
             raise KeyboardInterrupt
 
@@ -93,7 +93,7 @@ def test_a_source_that_is_told_need_not_make_another_item():
         yield 0
         assert cancelled.wait(30)  # for ever, were it not told
 
-    with Ahead(waiting(), on_close=cancelled.set) as ahead:
+    with Prefetcher(waiting(), on_close=cancelled.set) as ahead:
         assert next(ahead) == 0
 
 
@@ -108,7 +108,7 @@ def test_an_item_that_takes_long_is_not_waited_for():
         yield 0
         made.append(1)  # nobody asks for it
 
-    with Ahead(slow()):
+    with Prefetcher(slow()):
         begun.wait(30)
     (thread,) = threads()
     assert made == []

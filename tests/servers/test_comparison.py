@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evs_cli.servers.comparison import (
-    Asked,
     CheckReport,
+    CheckSubject,
     PlannedPrompt,
     compare_context,
     compare_count,
     compare_ids,
-    first_parting,
+    first_divergence,
     frame_parts,
     split_prompts,
 )
@@ -66,7 +66,7 @@ def test_equal_prompts_differ_in_nothing(parts):
     assert kinds["frames of tokens"] == len(parts["times"])
     assert kinds["video tokens"] == sum(parts["counts"])
     assert (kinds["text before"], kinds["text behind"]) == (len(parts["before"]), len(parts["behind"]))
-    assert first_parting(planned, planned.input_ids, decode) is None
+    assert first_divergence(planned, planned.input_ids, decode) is None
 
 
 @settings(max_examples=200, deadline=None)
@@ -92,7 +92,7 @@ def test_another_time_is_a_separator(parts, data):
     assert separators.detail.startswith(f"frame {place + 1}: ")
     assert decode(time) in separators.detail
     assert separators.served - separators.planned == len(time) - len(parts["times"][place])
-    parting = first_parting(planned, served.input_ids, decode)
+    parting = first_divergence(planned, served.input_ids, decode)
     assert planned.input_ids[: parting.position] == served.input_ids[: parting.position]
     assert planned.input_ids[parting.position] != served.input_ids[parting.position]
 
@@ -175,13 +175,13 @@ def test_parts_put_together_are_the_whole():
 def test_where_they_part_runs_are_counted_and_not_written_out():
     parts = {"before": [1], "times": [[30], [31]], "behind": [2]}
     planned, served = prompt(counts=[40, 40], **parts), prompt(counts=[90, 0], **parts)
-    parting = first_parting(planned, served.input_ids, decode)
+    parting = first_divergence(planned, served.input_ids, decode)
     assert parting.position == 1 + 3 + 40
     assert parting.planned == "pad x 40 'end 31 start' pad x 40"
     assert parting.served == "pad x 90"
-    shorter = first_parting(planned, planned.input_ids[:-1], decode)
+    shorter = first_divergence(planned, planned.input_ids[:-1], decode)
     assert shorter.position == len(planned.input_ids) - 1
-    assert first_parting(planned, [], decode).served == "the end"
+    assert first_divergence(planned, [], decode).served == "the end"
 
 
 def test_a_number_alone():
@@ -208,7 +208,7 @@ def test_the_longest_sequence(planned, served, is_asked, expected):
 
 def test_a_report_differs_where_a_row_does():
     planned = prompt([1], [[30]], [4], [3])
-    asked = Asked("a.mp4", "m", "hf", 0.0, "http://h", "usage", "m", None, None)
+    asked = CheckSubject("a.mp4", "m", "hf", 0.0, "http://h", "usage", "m", None, None)
     equal = CheckReport(asked, compare_count(planned, len(planned.input_ids)), None, (), ())
     assert not equal.differs
     assert CheckReport(asked, compare_count(planned, 1), None, (), ()).differs

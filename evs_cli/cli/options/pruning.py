@@ -32,6 +32,15 @@ Rates = Annotated[
         rich_help_panel=_PRUNING,
     ),
 ]
+ViewRate = Annotated[
+    str | None,
+    typer.Option(
+        *_NAMES,
+        metavar="RATE",
+        help=f"Share of the video tokens to drop, 0 <= q < 1. {_ALSO} Default: the file's own, or the model's, or 0.7.",
+        rich_help_panel=_PRUNING,
+    ),
+]
 PlanRates = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""Encodings that are kept to be used again: files of ``evs encode`` in a folder, under the key of what settles them.
+"""The encoding cache: a folder with files of ``evs encode``, each under a key of everything that determines it.
 
 The folder itself (``store``) knows neither torch nor models, so that listing and removing stay quick.
 """

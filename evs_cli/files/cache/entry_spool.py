@@ -1,4 +1,4 @@
-"""An entry of the cache in the making: rows are set aside as they are encoded. What fails here fails no job.
+"""Writes a new cache entry while a job encodes the same video. A failure here never fails the job.
 
 In: tokens from the pass that encodes them for something else. Out: a file in the cache, or why there is none.
 """
@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.errors import ArtifactError
 from evs_cli.files.cache.store import KEY_METADATA, EncodingCache
 from evs_cli.files.encoding.row_spool import RowSpool
@@ -36,7 +37,7 @@ class EntrySpool:
         self.path: Path = cache.path_of(key.digest)
         """Of the entry."""
         self._spool = RowSpool(self.path)
-        self._grid: tuple[int, int, int] | None = None  # until the first rows have come
+        self._grid: TokenGrid | None = None  # until the first rows have come
         self.fault: str | None = None
         """Why there will be no entry, as a sentence without its full stop; None as long as there may be one."""
 
@@ -46,10 +47,10 @@ class EntrySpool:
     def __exit__(self, *error: object) -> None:
         self._spool.__exit__(*error)
 
-    def expecting(self, token_grid_thw: tuple[int, int, int]) -> EntrySpool:
+    def expecting(self, token_grid_thw: TokenGrid) -> EntrySpool:
         """Itself, told the planned grid: to find out with the first rows that they are too many."""
         self._grid = token_grid_thw
-        self._spool.expecting(token_grid_thw[0])
+        self._spool.expecting(token_grid_thw.t)
         return self
 
     def add(self, levels: tuple[torch.Tensor, ...], dissimilarity: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The folder that encodings are kept in: found by digest, listed, and the least recently used removed first.
+"""The cache folder: finds entries by digest, lists them, and removes the least recently used first.
 
 In: digests and files of ``evs encode``. Out: paths, and what a listing tells. It reads headers alone, and imports
 neither torch nor a model. Any number of programs may use it at once: files come and go whole, and one that another
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.errors import ArtifactError, UsageError
 from evs_cli.files.encoding.container import LENGTH_BYTES, Header, header_bytes, read_header
 from evs_cli.files.kinds import METADATA_KEY
@@ -51,7 +52,7 @@ class EntryFacts:
     """The video's name without folders, as it was when it was encoded."""
     model: str
     num_sampled_frames: int
-    token_grid_thw: tuple[int, int, int]
+    token_grid_thw: TokenGrid
     dtype: str
     """Of the rows."""
     key_parts: Mapping[str, Any]
@@ -163,12 +164,11 @@ def read_facts(path: Path) -> EntryFacts | None:
     try:
         header = _read_header(path)
         record = json.loads(header.metadata[METADATA_KEY])
-        num_frames, height, width = (int(n) for n in record["token_grid_thw"])
         return EntryFacts(
             video=str(record["provenance"]["video"]["name"]),
             model=str(record["provenance"]["model"]["id"]),
             num_sampled_frames=header.entries["pts_seconds"].shape[0],
-            token_grid_thw=(num_frames, height, width),
+            token_grid_thw=TokenGrid(*(int(n) for n in record["token_grid_thw"])),
             dtype=str(record["store"]["dtype"]),
             key_parts=dict(json.loads(header.metadata[KEY_METADATA])),
         )

@@ -1,4 +1,4 @@
-"""Where the bytes of a file come from: a local file in a memory map, or any URL fsspec knows, by range reads.
+"""Byte sources: a local file as a memory map, or any URL that fsspec knows by range reads.
 
 In: a path or a URL. Out: ``read(start, end)``, which fetches those bytes and no others. What went wrong on the way is
 said in one sentence.

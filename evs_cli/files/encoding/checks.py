@@ -1,4 +1,4 @@
-"""What must be true of an encoding's file before anything is built on it: names, shapes, counts, order, sequence.
+"""Validates the front of an encoding's file: names, shapes, counts, order and sequence, each against the others.
 
 In: the record and the small tensors as read, and where the rows lie. Out: an ``EncodedClip``, and what the rows are.
 The rows themselves are checked as they are read.
@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.core.dissimilarity import FIRST_FRAME_DISSIMILARITY
 from evs_cli.core.dtypes import dtype_name
+from evs_cli.core.pixel_region import WHOLE_FRAME, recorded_region
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.core.retention import Ranking
 from evs_cli.encoders.base import EncodePlan
@@ -23,13 +25,13 @@ from evs_cli.files.encoding.digests import CHECKSUM_SUFFIX
 from evs_cli.files.encoding.dtypes import DTYPES
 from evs_cli.files.encoding.record import INPUT_PREFIX, SCALE_SUFFIX, StoreFacts, level_name
 from evs_cli.files.encoding.stored_rows import StoreError, has_scales
-from evs_cli.files.record_checks import Fault, describe, require
+from evs_cli.files.record_checks import RecordFault, describe, require
 from evs_cli.pipeline.encoded_video import ClipCounts, EncodedClip
 
 _SCORE_DTYPES = ("float32", "bfloat16", "float16")
 _VALUES = {
     **dict.fromkeys(("token_grid_thw", "model_grid_thw"), r.TRIPLE),
-    "frame_size": r.Value("two integers", lambda value: r.POSITIVE.is_right(value) and len(value) == 2),
+    "frame_size": r.ValueCheck("two integers", lambda value: r.POSITIVE.is_right(value) and len(value) == 2),
     **dict.fromkeys(("spatial_merge_size", "temporal_patch_size"), r.at_least(1)),
     "placeholder_token_id": r.at_least(0),
     **dict.fromkeys(("planned", "store", "model", "processing", "provenance"), r.PLAIN),
@@ -75,7 +77,7 @@ def check_store(record: Mapping[str, Any], rows: Mapping[str, TensorEntry], num_
         num_tokens: N by the grid.
 
     Raises:
-        Fault: they contradict each other.
+        RecordFault: they contradict each other.
     """
     store = record["store"]
     require(set(store) == set(StoreFacts.__dataclass_fields__), "store has other entries than expected")
@@ -113,7 +115,7 @@ def check_values(record: Mapping[str, Any]) -> None:
     """The values that are no tensors.
 
     Raises:
-        Fault: one is missing or of another kind.
+        RecordFault: one is missing or of another kind.
     """
 
     r.check_values(record, _VALUES)
@@ -124,7 +126,7 @@ def check_tensors(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
     """Every small tensor's shape, dtype and range.
 
     Raises:
-        Fault: one is missing, unknown, of another shape, or holds what cannot be.
+        RecordFault: one is missing, unknown, of another shape, or holds what cannot be.
     """
     num_frames, height, width = record["token_grid_thw"]
     names = [level_name(level) for level in range(len(store.dims))]
@@ -146,7 +148,7 @@ def check_ranking(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
     """The ranking, after checking that the rows stand in its order.
 
     Raises:
-        Fault: they do not.
+        RecordFault: they do not.
     """
     scores = tensors["dissimilarity"]
     require(bool((scores[0] == FIRST_FRAME_DISSIMILARITY).all()), "dissimilarity of frame 0 is not 255")
@@ -165,10 +167,10 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
     """The encoding but for its rows.
 
     Raises:
-        Fault: parts that contradict each other.
+        RecordFault: parts that contradict each other.
     """
     ids, positions = tensors["input_ids"], tensors["token_positions"]
-    grid = tuple(record["token_grid_thw"])
+    grid = TokenGrid(*record["token_grid_thw"])
     try:
         layout = SequenceLayout(
             ids.numpy(),
@@ -178,7 +180,7 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
             record["placeholder_token_id"],
         )
     except UsageError as error:
-        raise Fault(error.message.rstrip(".").removeprefix("Invalid layout: ")) from error
+        raise RecordFault(error.message.rstrip(".").removeprefix("Invalid layout: ")) from error
     owned = torch.zeros(len(ids), dtype=torch.bool)
     owned[positions] = owned[tensors["extra_positions"]] = True
     require(
@@ -186,6 +188,10 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
         "the placeholders of input_ids are not those of the tokens",
     )
     own = tensors.get("own_dissimilarity")
+    try:
+        region = recorded_region(record["provenance"]) or WHOLE_FRAME
+    except UsageError as error:
+        raise RecordFault(error.message.rstrip(".").removeprefix("Invalid ")) from error
     plan = EncodePlan(
         frame_size=tuple(record["frame_size"]),
         token_grid_thw=grid,
@@ -195,6 +201,7 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
         layout=layout,
         pts_seconds=tensors["pts_seconds"].numpy(),
         prompt_seconds=tensors["prompt_seconds"].numpy(),
+        pixel_region=region,
         modality=record["modality"],
         features_are_batched=record["features_are_batched"],
         token_inputs={
@@ -220,12 +227,12 @@ def check_clip(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], s
 
 def _planned(found: Mapping[str, Any], plan: EncodePlan) -> ClipCounts:
     """The planned counts: no smaller than the actual ones, for frames are lost and never won."""
-    planned = ClipCounts(found["num_sampled_frames"], tuple(found["token_grid_thw"]), found["sequence_length"])
+    planned = ClipCounts(found["num_sampled_frames"], TokenGrid(*found["token_grid_thw"]), found["sequence_length"])
     actual = ClipCounts.of(plan)
     is_right = len(found) == len(ClipCounts.__dataclass_fields__)
     is_right = is_right and planned.num_sampled_frames >= actual.num_sampled_frames
     is_right = is_right and planned.sequence_length >= actual.sequence_length
-    is_right = is_right and planned.token_grid_thw[0] >= actual.token_grid_thw[0]
+    is_right = is_right and planned.token_grid_thw.t >= actual.token_grid_thw.t
     is_right = is_right and planned.token_grid_thw[1:] == actual.token_grid_thw[1:]
     require(is_right, f"planned is {describe(dict(found))}, less than what is there")
     return planned

@@ -1,6 +1,6 @@
-"""What tells damage: a SHA-256 of all that stands before the rows, and a CRC-32 of every row.
+"""Checksums that reveal damage: one SHA-256 of everything before the rows, and a CRC-32 of each row.
 
-The front is read whole whenever a file is opened; of the rows each rate reads others, so that each has its own.
+Opening a file reads the whole front, so one digest covers it. Each rate reads other rows, so each row has its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole encoding read from its file: any rate from the front of it, and no more of the file than that rate keeps.
+"""Reads an encoding from its file; a rate reads only the front and the rows that it keeps.
 
 In: a path, or a URL that fsspec knows. Out: an ``Encoding``, whose ``at(q)`` equals a fresh prune of the same encoding
 bit for bit. Header and small tensors are read when it is opened; rows when they are asked for.
@@ -24,7 +24,7 @@ from evs_cli.files.encoding.record import SCALE_SUFFIX, SCHEMA_VERSION, StoredMo
 from evs_cli.files.encoding.row_reads import read_exactly, read_rows
 from evs_cli.files.encoding.stored_rows import StoredRows
 from evs_cli.files.kinds import ENCODING_KIND, METADATA_KEY
-from evs_cli.files.record_checks import Fault, require
+from evs_cli.files.record_checks import RecordFault, require
 from evs_cli.pipeline.encoded_video import StoredVideo
 from evs_cli.video.own_files import ENCODING_SUFFIX
 
@@ -58,7 +58,7 @@ class Encoding:
             clip = check_clip(record, tensors, self.store)
             self.video = StoredVideo(**vars(clip), read_rows=self._read_level, num_levels=len(self.store.dims))
             """The encoding itself."""
-        except Fault as fault:
+        except RecordFault as fault:
             raise ArtifactError(
                 f"cannot use {self.name}: {fault}.", hint="It is damaged or was changed; encode the video again."
             ) from fault
@@ -234,7 +234,7 @@ def _read_front(source: ByteSource, header: Header, entries: Mapping[str, Tensor
     """The bytes of ``entries``, which lie side by side behind the header, in one read.
 
     Raises:
-        Fault: they or the header are not what was written.
+        RecordFault: they or the header are not what was written.
     """
     require(bool(entries), "there are no tensors beside the rows")
     end = max(entry.end for entry in entries.values())

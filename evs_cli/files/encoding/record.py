@@ -1,4 +1,4 @@
-"""What stands in the file beside the rows, and under which names: schema 1.
+"""The parts of an encoding's file besides the rows, and their names.
 
 In: an ``EncodedClip`` and what its rows were stored as. Out: a record of plain values for the metadata, and the small
 tensors. What the record leaves to others: the rows, and every check of a record that was read.

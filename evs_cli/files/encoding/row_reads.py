@@ -1,4 +1,4 @@
-"""Rows of a tensor in a file, wherever they lie: neighbours in one read, and never more than a block at once."""
+"""Reads scattered rows of a tensor in a file: neighbours in one read, and never more than one block at once."""
 
 from __future__ import annotations
 

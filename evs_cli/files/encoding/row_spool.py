@@ -1,4 +1,4 @@
-"""Rows on disk as they are encoded, in the order of time, until all are ranked and can be put into rank order.
+"""Spools rows to disk in the order of time, until all are encoded and ranked and can be written in rank order.
 
 In: tokens from a ``TokenSink``'s caller. Out: rows in any order, a block at a time. Memory does not grow with the video
 but for a checksum a row, and a scale where the store dtype has one; the disk holds the rows twice until the file is
@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 import torch
 
-from evs_cli.core.gathered import Gathered
+from evs_cli.core.row_accumulator import RowAccumulator
 from evs_cli.errors import ArtifactError
 from evs_cli.files.encoding.digests import row_checksums
 from evs_cli.files.encoding.dtypes import bytes_of
@@ -49,8 +49,8 @@ class RowSpool:
         """Levels that came, stored or not."""
         self.dims: list[int] = []
         """D of each stored level."""
-        self._scales: list[Gathered] = []
-        self._checksums: list[Gathered] = []
+        self._scales: list[RowAccumulator] = []
+        self._checksums: list[RowAccumulator] = []
         self.embedding_dtype: torch.dtype | None = None
         """Of the rows as they came; None before any."""
         self.num_rows = 0
@@ -104,8 +104,8 @@ class RowSpool:
         except OSError as error:
             raise unwritable(self._target, error) from error
         self.stores = [RowStore(dtype) for _ in stored_levels]
-        self._scales = [Gathered(num_rows) for _ in stored_levels]
-        self._checksums = [Gathered(num_rows) for _ in stored_levels]
+        self._scales = [RowAccumulator(num_rows) for _ in stored_levels]
+        self._checksums = [RowAccumulator(num_rows) for _ in stored_levels]
 
     @property
     def dtype(self) -> torch.dtype:

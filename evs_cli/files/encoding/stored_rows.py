@@ -1,4 +1,4 @@
-"""What dtype rows are stored in, and what that costs: rounding, measured on every row as it is stored.
+"""Converts rows to the dtype they are stored in and back, and measures the rounding error of every row.
 
 In: rows in the dtype they were encoded in. Out: rows as they are stored, a scale a row for the one-byte dtypes, and the
 error; and back. The ranking never sees any of it: tokens are ranked by the rows as they were encoded.

@@ -1,4 +1,4 @@
-"""From spooled rows to the file: header, small tensors, then every level's rows in rank order, in one pass.
+"""Writes an encoding's file in one pass: header, small tensors, then every level's rows in rank order.
 
 In: an ``EncodedClip`` and the ``RowSpool`` its rows went to. Out: one file, whole or not at all. The same input,
 versions, device, dtype and batch size give the same bytes.

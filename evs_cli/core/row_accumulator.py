@@ -1,16 +1,16 @@
-"""Small values that come batch by batch and stay to the end: in one tensor from the first on."""
+"""Collects small per-token values (scores, checksums) from every batch in one growing tensor."""
 
 from __future__ import annotations
 
 import torch
 
 
-class Gathered:
+class RowAccumulator:
     """Rows in the order they came.
 
-    A list of a tensor a batch would cost no less and end as a copy, and worse: each would lie for good behind its
-    batch's large tensors, in whose place the next batch's then do not fit. Of 900 frames of 1,536 bytes a token, the
-    process held 0.7 of all rows that way though none was kept.
+    A list with one small tensor a batch fragments the heap: each lies behind its batch's large tensors, and when those
+    are freed the next batch's do not fit into the hole. For 900 frames of 1,536 bytes a token the process then held 0.7
+    of all rows although none was kept.
 
     Args:
         expected: rows that are expected; more may come.

@@ -1,0 +1,1 @@
+"""Pictures of a view: what was kept, drawn on the frames of the video."""
