@@ -18,6 +18,8 @@ EXAMPLES = (
     "evs view crossing.pt -o report.html",
     "evs view samples/slides.mp4 --q 0.9 -o report.html",
     "evs view crossing.safetensors --q 0.5 -o report.html --force",
+    "evs view crossing.pt -o sheet.png -o masks.mp4",
+    "evs view crossing.pt --max-frames 4 -o strip.pdf -o frames/",
 )
 _RULE = ("method", "min_dissimilarity", "seed")
 
@@ -30,7 +32,13 @@ Inputs = Annotated[
 ]
 Outputs = Annotated[
     list[str] | None,
-    typer.Option("--output", "-o", help="What to draw, by its suffix: report.html. Give it again for more."),
+    typer.Option(
+        "--output",
+        "-o",
+        help="What to draw, by its suffix; give it again for more: report.html, the page with a slider; sheet.png, a "
+        "contact sheet; masks.mp4, a film; frames/, a folder of PNGs and their sheet; strip.svg or strip.pdf, a strip "
+        "for a paper and its CSV.",
+    ),
 ]
 SourceVideo = Annotated[
     str | None,
@@ -41,7 +49,11 @@ SourceVideo = Annotated[
 ]
 MaxDrawn = Annotated[
     int | None,
-    typer.Option("--max-frames", help="Most frames drawn, evenly spread; all are counted. Default: 64 on a page."),
+    typer.Option(
+        "--max-frames",
+        help="Most frames drawn, evenly spread; all are counted. Default: 64 on a page, 24 on a sheet, 8 in a strip, "
+        "all in a film or a folder.",
+    ),
 ]
 
 
@@ -64,7 +76,10 @@ def command(
     force: o.Force = False,
     cache: o.Cache = False,
 ) -> None:
-    """See what was kept of a video: a page with a slider for the rate, in one file that needs no network.
+    """See what was kept of a video: a page with a slider for the rate, a contact sheet, a film, or pictures.
+
+    Kept tokens are clear, dropped ones grey and dark, with an outline between. The page is one file and asks for no
+    network.
 
     FILE is what `evs prune` or `evs encode` wrote; its pictures come from the video, if that is at hand. A video in its
     place is encoded first. Several files of one video, or --model given again, stand side by side.
