@@ -24,6 +24,7 @@ _MARGIN, _GAP = 24, 14
 _TITLE_SIZE, _LEGEND_SIZE, _CAPTION_SIZE = 26, 17, 16
 _BAR = 6  # pixels of the bar of a frame's share
 _LEAST_COLUMN = 84  # pixels a caption needs
+_LEAST_HEIGHT = 120
 _MOST_ENLARGED = 8.0
 _LIGHT = (222, 222, 222)
 
@@ -130,11 +131,10 @@ class ContactSheet:
 class _Layout:
     """How frames stand on a sheet: columns, sizes, and how much is said under each."""
 
-    def __init__(self, run: DrawnRun, num_columns: int) -> None:
+    def __init__(self, run: DrawnRun, num_columns: int, max_height: int = WIDTH) -> None:
         self.num_columns = num_columns
         self.column_width = (WIDTH - 2 * _MARGIN - (num_columns - 1) * _GAP) // num_columns
-        # No frame is higher than the sheet is wide, however tall the video is.
-        self.frame_size = run.size_in((WIDTH // 2, self.column_width + 1), max_scale=_MOST_ENLARGED)
+        self.frame_size = run.size_in((max_height, self.column_width + 1), max_scale=_MOST_ENLARGED)
         grid = run.overlay(run.frames[0], None, self.frame_size)
         self.tile_height, tile_width = grid.shape[:2]
         self.text_width = tile_width if num_columns == 1 else self.column_width
@@ -151,8 +151,9 @@ class _Layout:
             layout = cls(run, num_columns)
             rows = -(-len(run.frames) // num_columns)
             if rows * (layout.tile_height + layout.caption_height + _GAP) <= WIDTH:
-                break
-        return layout
+                return layout
+        # A video so tall that even the narrowest columns are too high.
+        return cls(run, most, max(_LEAST_HEIGHT, WIDTH // rows - layout.caption_height - _GAP))
 
     def count_text(self, kept: int, total: int) -> str:
         """Tokens kept of a frame."""
