@@ -1,4 +1,4 @@
-"""Clips of which every token cell has a colour of its own, lossless, so that a picture of a mask is checked by pixel."""
+"""Lossless clips whose every token cell has a colour of its own, so that a picture of a mask is checked by pixel."""
 
 from __future__ import annotations
 

@@ -145,13 +145,14 @@ class _Layout:
 
     @classmethod
     def of(cls, run: DrawnRun) -> _Layout:
-        """The fewest columns with which a sheet is no higher than wide, so that frames are as large as can be."""
+        """The fewest columns with which a sheet is no higher than wide, or one more where that fills the last row."""
         most = max(1, min(len(run.frames), (WIDTH - 2 * _MARGIN) // (_LEAST_COLUMN + _GAP)))
         for num_columns in range(1, most + 1):
             layout = cls(run, num_columns)
             rows = -(-len(run.frames) // num_columns)
             if rows * (layout.tile_height + layout.caption_height + _GAP) <= WIDTH:
-                return layout
+                is_ragged = len(run.frames) % num_columns and num_columns < most
+                return cls(run, num_columns + 1) if is_ragged and not len(run.frames) % (num_columns + 1) else layout
         # A video so tall that even the narrowest columns are too high.
         return cls(run, most, max(_LEAST_HEIGHT, WIDTH // rows - layout.caption_height - _GAP))
 

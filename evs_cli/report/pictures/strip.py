@@ -139,6 +139,8 @@ class StripWriter:
         run = self._run
         words = run.title().replace("  |  ", ", ")
         read = f"Black cells: kept. Below: time, tokens kept of {run.tokens_per_frame:,}."
+        if not run.run.pixel_region.is_whole:
+            read += " Hatched: not seen by the model."
         total = run.run.token_grid_thw[0]
         if len(run.frames) < total:
             read += f" {len(run.frames)} of {total:,} frames."
@@ -168,11 +170,13 @@ class StripWriter:
 
 
 def _num_columns(num_frames: int, aspect: float) -> int:
-    """Frames a row: the fewest with which a panel is no higher than an inch and the strip has at most two rows."""
+    """Frames a row: the fewest with which a panel is no higher than an inch and the strip has at most two rows; up to
+    two more where that fills the last row."""
     most = math.floor((COLUMN_INCHES + _GAP) / (_LEAST_PANEL_INCHES + _GAP))
     for columns in range(1, min(num_frames, most) + 1):
         if -(-num_frames // columns) <= 2 and aspect * COLUMN_INCHES / columns <= 1:
-            return columns
+            filling = (more for more in range(columns, min(columns + 2, most) + 1) if num_frames % more == 0)
+            return next(filling, columns)
     return min(num_frames, most)
 
 

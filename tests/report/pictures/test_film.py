@@ -18,7 +18,7 @@ COLOUR_TOLERANCE = 24
 
 
 def make_film(path, run, *, size=None, missing=(), max_frames=100):
-    """Write a film of a run whose frames show its cells in colour, all but ``missing``; None draws without the video."""
+    """Film of a run whose frames show its cells in colour, less ``missing``; no size draws without the video."""
     frames = None if size is None else SimpleNamespace(size=size)
     writer = FilmWriter(make_view(run, frames=frames), path, max_frames)
     if size is not None:
