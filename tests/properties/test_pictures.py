@@ -26,9 +26,9 @@ VISIBLE = 24  # levels of 255, more than decoding and antialiasing differ by
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """A folder with every picture, drawn anew."""
+    """A folder with the sheet, drawn anew."""
     folder = tmp_path_factory.mktemp("pictures")
-    assert make_pictures.main(["--output-dir", str(folder)]) == 0
+    assert make_pictures.main(["sheet.png", "--output-dir", str(folder)]) == 0
     return folder
 
 
@@ -47,6 +47,18 @@ def test_the_sheet_is_current(drawn):
     assert kept.size == new.size, remedy
     difference = np.abs(np.subtract(np.asarray(kept), np.asarray(new), dtype=np.int16)).max(axis=2)
     assert (difference > VISIBLE).mean() < CHANGED_PIXELS, remedy
+
+
+def test_the_reports_picture_is_current(tmp_path):
+    """By what it shows and by the page's own files: letters and antialiasing are the machine's."""
+    record = json.loads(Image.open(SAMPLES / "pictures" / "report.png").text["evs"])
+    code, new = make_pictures.report_record(tmp_path / "report.html")
+    assert code == 0
+    remedy = "run samples/make_pictures.py report.png"
+    assert record["assets_sha256"] == new["assets_sha256"], remedy
+    counts, new_counts = (each["run"].pop("num_tokens_per_frame") for each in (record, new))
+    assert record == new, remedy
+    assert np.abs(np.subtract(counts, new_counts)).max() <= TOKENS_A_FRAME, remedy
 
 
 def test_pictures_are_small():
