@@ -71,11 +71,11 @@ def draw_report(path: Path) -> int:
         page.goto(page_path.as_uri())
         page.locator("#strip button").nth(REPORT_FRAME).click()
         page.mouse.move(0, 0)
-        page.evaluate("document.activeElement.blur()")
+        page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
         page.wait_for_timeout(500)  # pictures decode
         shot = Image.open(io.BytesIO(page.screenshot()))
         browser.close()
-    small = shot.convert("RGB").quantize(200, dither=Image.Dither.NONE)
+    small = shot.convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE)
     path.write_bytes(png_bytes(small, record, is_small=True))
     return 0
 
