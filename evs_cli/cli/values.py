@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from evs_cli.cli.options.values import METHODS
 from evs_cli.errors import UsageError
 
 _TOKEN_UNITS = {"": 1, "k": 2**10, "m": 2**20}
@@ -63,6 +64,21 @@ def plan_rates(q: Sequence[str] | None, keep: float | None) -> list[float] | Non
     """
     rates = pruning_rates(q, keep)
     return rates if rates is None or keep is None else [0.0, *rates]
+
+
+def method_names(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The methods of a ``--method`` that takes several, in their order; EVS where it is not given.
+
+    Raises:
+        UsageError: one that is not known, or is named twice.
+    """
+    names = tuple(name.strip() for name in ",".join(given).split(",")) if given else ("evs",)
+    for place, name in enumerate(names):
+        if name not in METHODS:
+            raise UsageError(f"Invalid method {name!r}. Expected one of {', '.join(METHODS)}, or several with commas.")
+        if name in names[:place]:
+            raise UsageError(f"--method names {name} twice. Expected each method once.")
+    return names
 
 
 def printed_parts(text: str | None) -> tuple[str, ...]:
