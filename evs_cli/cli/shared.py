@@ -16,7 +16,7 @@ from typing import Any, TypedDict, cast
 import typer
 
 from evs_cli.cli import options as o
-from evs_cli.cli.values import frames_a_batch, token_count
+from evs_cli.cli.values import frames_a_batch, method_names, token_count
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import FORMATS, OutputStyle, Sink
@@ -148,9 +148,15 @@ def with_encoder(command: Command) -> Command:
 
 
 def with_models(command: Command) -> Command:
-    """As ``with_model``, but ``--model`` may be given again: it is received as ``models``, a list or None."""
+    """As ``with_model``, for several of each.
+
+    ``--model`` may be given again: it is received as ``models``, a list or None. ``--method`` takes a list: it is
+    received as ``methods``, names that are known.
+    """
     source = {name: option for name, option in _SOURCE.items() if name != "model"}
-    command = _gathering(command, "request", _run_request, before=source, behind={**_SERVER, **_RUN})
+    run = {name: option for name, option in _RUN.items() if name != "method"}
+    command = _gathering(command, "methods", lambda method: method_names(method), behind={"method": (o.Methods, None)})
+    command = _gathering(command, "request", _run_request, before=source, behind={**_SERVER, **run})
     return _gathering(command, "models", lambda model: model, before={"model": (o.Models, None)})
 
 

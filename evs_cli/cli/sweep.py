@@ -18,10 +18,11 @@ EXAMPLES = (
     "evs sweep samples/crossing.mp4 --q 0:0.9:0.1",
     "evs sweep samples/slides.mp4 --q 0.5,0.9,0.95 --quality --format csv",
     "evs sweep samples/pan.mp4 samples/cuts.mp4 --plot sweep.png",
+    "evs sweep samples/crossing.mp4 --q 0.5,0.7,0.9 --method evs,uniform-frames,random",
     "evs sweep crossing.safetensors --quality",
 )
 EVERYDAY = (
-    *("--q", "--plot", "--quality", "--model", "--fps", "--num-frames", "--prompt", "--context"),
+    *("--q", "--method", "--plot", "--quality", "--model", "--fps", "--num-frames", "--prompt", "--context"),
     *("--device", "--cache", "--json", "--quiet", "--verbose"),
 )
 
@@ -32,6 +33,7 @@ def command(
     ctx: typer.Context,
     request: RequestKeywords,
     models: list[str] | None,
+    methods: tuple[str, ...],
     sink: Sink,
     videos: o.Inputs,
     q: o.Rates = None,
@@ -44,16 +46,18 @@ def command(
 ) -> None:
     """Show what each pruning rate keeps, costs and loses.
 
-    A video is encoded once for all rates, and a file of `evs encode` is read.
+    A video is encoded once for all rates and methods, and a file of `evs encode` is read.
 
     "change kept" is the share of all dissimilarity outside frame 0 that the kept tokens hold; "knee" marks the rate
     farthest above the straight line from the first to the last. "noise" is the share of the tokens kept outside frame 0
     that differ from the frame before by no more than rounding.
     """
+    request = {**request, "method": methods[0]}
     with sink.progress() as progress:
         progress.stage("load libraries")
         from pathlib import Path
 
+        from evs_cli.core.methods import RetentionRule
         from evs_cli.encoders.source import DEFAULT_MODEL
         from evs_cli.jobs.cache import open_cache
         from evs_cli.jobs.plan import PlanRequest, plan_models
@@ -77,6 +81,7 @@ def command(
             models = models or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
         of_models: list[RequestKeywords] = [{**request, "model": model} for model in models]
         requests = [make_request(**each) for each in of_models]
+        rules = [RetentionRule(method, request["min_dissimilarity"], request["seed"]) for method in methods]
         limit = token_count("--context", context)
         if dry_run:
             render_plan(plan_models(requests, videos, PlanRequest(rates, limit, may_refuse=False)), sink)
@@ -85,6 +90,7 @@ def command(
             tuple(videos),
             tuple(requests),
             tuple(rates),
+            tuple(rules),
             with_quality=quality,
             context_limit=limit,
             cache=open_cache() if cache else None,

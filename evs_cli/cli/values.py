@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from evs_cli.cli.options.values import METHODS
+from evs_cli.errors import UsageError
+
 _TOKEN_UNITS = {"": 1, "k": 2**10, "m": 2**20}
 _SIZE_UNITS = {
     **{"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "": 2**30, "g": 2**30, "m": 2**20, "t": 2**40},
@@ -24,6 +27,18 @@ def given_rates(q: Sequence[str] | None) -> list[float] | None:
     return parse_rates(",".join(q)) if q else None
 
 
+def one_rate(q: str | None) -> float | None:
+    """The rate of a ``--q`` that takes one; None where it is not given.
+
+    Raises:
+        UsageError: what is no rate, or several.
+    """
+    rates = given_rates(None if q is None else [q])
+    if rates is not None and len(rates) > 1:
+        raise UsageError(f"--q gives {len(rates)} rates ({q}). Expected one.")
+    return rates[0] if rates else None
+
+
 def pruning_rates(q: Sequence[str] | None, keep: float | None) -> list[float] | None:
     """The rates of ``--q`` or the one of ``--keep``; None where neither is given.
 
@@ -31,7 +46,6 @@ def pruning_rates(q: Sequence[str] | None, keep: float | None) -> list[float] | 
         UsageError: both, or one outside its range.
     """
     from evs_cli.core.counts import check_pruning_rate
-    from evs_cli.errors import UsageError
 
     if q and keep is not None:
         raise UsageError("--q and --keep exclude each other. Give one.")
@@ -52,13 +66,27 @@ def plan_rates(q: Sequence[str] | None, keep: float | None) -> list[float] | Non
     return rates if rates is None or keep is None else [0.0, *rates]
 
 
+def method_names(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The methods of a ``--method`` that takes several, in their order; EVS where it is not given.
+
+    Raises:
+        UsageError: one that is not known, or is named twice.
+    """
+    names = tuple(name.strip() for name in ",".join(given).split(",")) if given else ("evs",)
+    for place, name in enumerate(names):
+        if name not in METHODS:
+            raise UsageError(f"Invalid method {name!r}. Expected one of {', '.join(METHODS)}, or several with commas.")
+        if name in names[:place]:
+            raise UsageError(f"--method names {name} twice. Expected each method once.")
+    return names
+
+
 def printed_parts(text: str | None) -> tuple[str, ...]:
     """The parts of ``--print``.
 
     Raises:
         UsageError: a part that is not known.
     """
-    from evs_cli.errors import UsageError
     from evs_cli.report.records import PRINTABLE
 
     parts = tuple(part.strip() for part in text.split(",")) if text is not None else ()
@@ -76,8 +104,6 @@ def token_count(option: str, text: str | None) -> int | None:
     Raises:
         UsageError: another text, or part of a token.
     """
-    from evs_cli.errors import UsageError
-
     if text is None:
         return None
     number = _number(text, _TOKEN_UNITS)
@@ -92,8 +118,6 @@ def byte_count(option: str, text: str | None) -> int | None:
     Raises:
         UsageError: another text, or a size that is not above 0.
     """
-    from evs_cli.errors import UsageError
-
     if text is None:
         return None
     number = _number(text, _SIZE_UNITS)
@@ -108,8 +132,6 @@ def frames_a_batch(text: str) -> int | None:
     Raises:
         UsageError: another word, or a number below 1.
     """
-    from evs_cli.errors import UsageError
-
     if text == "auto":
         return None
     if not text.isdecimal() or int(text) < 1:

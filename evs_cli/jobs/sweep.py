@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from evs_cli.core.counts import exact_retained_tokens_count
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One rate of a sweep."""
+    """One rate of a sweep, by one method."""
 
     q: float
+    method: str
+    """What chose the tokens, a name in ``METHODS``."""
     retained_tokens: int
     """K."""
     exact_retained_tokens: int
@@ -43,6 +46,8 @@ class SweepRow:
     """K / N, in (0, 1]."""
     sequence_length: int
     """Length of ``input_ids``."""
+    sequence_share: float
+    """Length of ``input_ids`` over that without pruning, in (0, 1]: clips of any length compare by it."""
     empty_frames: int
     """Frames that keep no token."""
     longest_empty_run: int
@@ -92,9 +97,10 @@ def sweep(
 
     if context_limit is None and encoder is not None:
         context_limit = model_context_limit(encoder)
+    rule = rule or RetentionRule()
     rows = [
-        _row(encoded, retention, encoder, context_limit, with_quality)
-        for retention in (rule or RetentionRule()).sweep(encoded.ranking, list(rates))
+        _row(encoded, retention, rule.method, encoder, context_limit, with_quality)
+        for retention in rule.sweep(encoded.ranking, list(rates))
     ]
     knee = knee_of([(row.q, row.dissimilarity_kept) for row in rows])
     return rows if knee is None else [replace(row, is_knee=index == knee) for index, row in enumerate(rows)]
@@ -103,6 +109,7 @@ def sweep(
 def _row(
     encoded: EncodedClip,
     retention: Retention,
+    method: str,
     encoder: CostedModel | None,
     context_limit: int | None,
     with_quality: bool,
@@ -120,10 +127,12 @@ def _row(
         quality = quality_of_rows(encoded.rows_of, retention.retention_mask)
     return SweepRow(
         q=retention.q,
+        method=method,
         retained_tokens=retained,
         exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw.t, retention.q),
         retained_share=retained / plan.total_tokens,
         sequence_length=length,
+        sequence_share=length / plan.sequence_length(),
         empty_frames=retention.empty_frames,
         longest_empty_run=retention.longest_empty_run,
         dissimilarity_kept=retention.dissimilarity_kept,
@@ -156,6 +165,16 @@ class Sweep:
     model: str
     """As it was named; of an encoding as that tells."""
     rows: tuple[SweepRow, ...]
+    """By rate; of several methods, those of one rate in the order they were asked for."""
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods, each once."""
+        return tuple(dict.fromkeys(row.method for row in self.rows))
+
+    def of_method(self, method: str) -> tuple[SweepRow, ...]:
+        """The rows of one method."""
+        return tuple(row for row in self.rows if row.method == method)
 
 
 @dataclass(frozen=True)
@@ -167,6 +186,8 @@ class SweepRequest:
     sessions: tuple[SessionRequest, ...]
     """One a model."""
     rates: tuple[float, ...]
+    rules: tuple[RetentionRule, ...] = ()
+    """What chooses the tokens, one after the other from the same encoding; none is the session's own rule."""
     with_quality: bool = False
     context_limit: int | None = None
     """Longest sequence, at least 1; None is each model's own."""
@@ -204,22 +225,27 @@ def run_sweep(request: SweepRequest, progress: Progress) -> Iterator[Outcome[Swe
 
 def _sweep_one(inputs: EncodedInputs, request: SweepRequest, source: VideoSource, _: Timings) -> Sweep:
     with inputs.opened(source) as video:
-        rows = sweep(
-            video.encode(with_rows=request.with_quality),
-            request.rates,
-            inputs.rule,
-            encoder=video.model,
-            context_limit=request.context_limit,
-            with_quality=request.with_quality,
-        )
-        return Sweep(video.model_name, tuple(rows))
+        encoded = video.encode(with_rows=request.with_quality)
+        by_rule = [
+            sweep(
+                encoded,
+                request.rates,
+                rule,
+                encoder=video.model,
+                context_limit=request.context_limit,
+                with_quality=request.with_quality,
+            )
+            for rule in request.rules or (inputs.rule,)
+        ]
+        return Sweep(video.model_name, tuple(chain.from_iterable(zip(*by_rule, strict=True))))
 
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """One rate of one model over several videos."""
+    """One rate of one model and method over several videos."""
 
     model: str
+    method: str
     q: float
     num_videos: int
     retained_tokens: int
@@ -233,14 +259,15 @@ class SweepSummary:
 
 
 def summarise(sweeps: Sequence[Sweep]) -> list[SweepSummary]:
-    """A row a model and rate over the videos that were encoded."""
-    groups: dict[tuple[str, float], list[SweepRow]] = {}
+    """A row a model, rate and method over the videos that were encoded."""
+    groups: dict[tuple[str, str, float], list[SweepRow]] = {}
     for each in sweeps:
         for row in each.rows:
-            groups.setdefault((each.model, row.q), []).append(row)
+            groups.setdefault((each.model, row.method, row.q), []).append(row)
     return [
         SweepSummary(
             model=model,
+            method=method,
             q=q,
             num_videos=len(rows),
             retained_tokens=sum(row.retained_tokens for row in rows),
@@ -248,5 +275,5 @@ def summarise(sweeps: Sequence[Sweep]) -> list[SweepSummary]:
             empty_frames=sum(row.empty_frames for row in rows),
             dissimilarity_kept=sum(row.dissimilarity_kept for row in rows) / len(rows),
         )
-        for (model, q), rows in groups.items()
+        for (model, method, q), rows in groups.items()
     ]

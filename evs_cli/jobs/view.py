@@ -17,7 +17,7 @@ from evs_cli.errors import UsageError
 from evs_cli.jobs.budget import check_context
 from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.jobs.source_frames import SourceFrames, find_video
-from evs_cli.jobs.viewed_run import ViewedRun, run_of_artifact, run_of_clip
+from evs_cli.jobs.viewed_run import ViewedRun, run_of_artifact, run_of_clip, run_of_encoding
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.video.own_files import is_own_file
 
@@ -152,10 +152,8 @@ def _named_model(request: ViewRequest) -> VideoEncoder:
 
 
 def _run_of_file(file: str, request: ViewRequest, model: VideoEncoder | None) -> ViewedRun:
-    from evs_cli.core.methods import RetentionRule
     from evs_cli.files.artifact import load
     from evs_cli.files.encoding.reader import holds_encoding, open_encoding
-    from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE
 
     if not holds_encoding(file):
         run = run_of_artifact(
@@ -167,15 +165,7 @@ def _run_of_file(file: str, request: ViewRequest, model: VideoEncoder | None) ->
     if model is not None:
         raise UsageError(f"--model has no effect on {file}, a whole encoding, which tells its model. Leave it.")
     with open_encoding(file) as encoding:
-        q = request.q if request.q is not None else encoding.model.default_pruning_rate
-        return run_of_clip(
-            encoding.video,
-            file,
-            q=DEFAULT_PRUNING_RATE if q is None else q,
-            rule=request.rule or RetentionRule(),
-            model=encoding.model,
-            context_limit=request.context_limit,
-        )
+        return run_of_encoding(encoding, file, q=request.q, rule=request.rule, context_limit=request.context_limit)
 
 
 def _check_model(run: ViewedRun, model: VideoEncoder) -> None:

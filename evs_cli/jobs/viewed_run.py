@@ -22,9 +22,11 @@ from evs_cli.cost.report import kv_bytes_by_window
 from evs_cli.errors import ArtifactError, ModelError, UsageError
 from evs_cli.jobs.budget import model_context_limit
 from evs_cli.jobs.sweep import knee_of
+from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.files.encoding.reader import Encoding
     from evs_cli.jobs.budget import CostedModel
     from evs_cli.pipeline.encoded_video import EncodedClip
 
@@ -247,6 +249,29 @@ def run_of_clip(
         cost=SequenceCost.of(model, context_limit),
         retention=rule.retain(clip.ranking, q),
         notes=notes,
+    )
+
+
+def run_of_encoding(
+    encoding: Encoding,
+    label: str,
+    *,
+    q: float | None = None,
+    rule: RetentionRule | None = None,
+    context_limit: int | None = None,
+) -> ViewedRun:
+    """The run of a file of ``evs encode``; arguments as for ``run_of_artifact``.
+
+    A file that holds every token has no rate: None is the model's own, else the default.
+    """
+    own = encoding.model.default_pruning_rate
+    return run_of_clip(
+        encoding.video,
+        label,
+        q=q if q is not None else DEFAULT_PRUNING_RATE if own is None else own,
+        rule=rule or RetentionRule(),
+        model=encoding.model,
+        context_limit=context_limit,
     )
 
 

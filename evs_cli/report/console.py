@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "csv")
 _PLAIN_WIDTH = 4096  # off a terminal nothing may wrap: a pipe has no width
+_PIPE_COLUMNS = 80  # a drawing needs some width there too
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,14 @@ class Sink:
     def width(self) -> int:
         """Columns of stdout; practically endless off a terminal."""
         return self._out.width
+
+    @property
+    def drawing_width(self) -> int:
+        """Columns for what is drawn to a width: of the terminal; elsewhere COLUMNS, or 80."""
+        if self.is_terminal:
+            return self.width
+        columns = os.environ.get("COLUMNS", "")
+        return int(columns) if columns.isdecimal() and int(columns) else _PIPE_COLUMNS
 
     @property
     def is_human(self) -> bool:

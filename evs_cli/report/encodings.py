@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evs_cli.jobs.runner import Outcome
     from evs_cli.pipeline.clip_plan import ClipPlan
     from evs_cli.report.console import Sink
+    from evs_cli.report.shown_frames import FramesView
 
 _SHOWN_RATES = (0.0, 0.5, 0.7, 0.9)
 
@@ -129,11 +130,20 @@ def _add_store(grid: Table, store: StoreFacts) -> None:
             )
 
 
-def render_encoding(path: str, encoding: Encoding, sink: Sink) -> None:
-    """Show what a file of ``evs encode`` holds."""
+def render_encoding(path: str, encoding: Encoding, sink: Sink, frames: FramesView | None = None) -> None:
+    """Show what a file of ``evs encode`` holds; ``frames`` are drawn in place of that."""
     rates = [_rate(encoding, q) for q in _SHOWN_RATES]
-    sink.show([_encoding_record(path, encoding, rates)], rates, lambda: _draw_encoding(path, encoding, rates, sink))
+    record = _encoding_record(path, encoding, rates)
+    if frames is not None:
+        draw = partial(frames.draw, _title(path, encoding), sink)
+        sink.show([{**record, "frames": frames.records()}], frames.rows(), draw)
+    else:
+        sink.show([record], rates, partial(_draw_encoding, path, encoding, rates, sink))
     sink.finish()
+
+
+def _title(path: str, encoding: Encoding) -> str:
+    return f"{path}  ({_video_name(encoding)}, {encoding.model.source.name})"
 
 
 def _encoding_record(path: str, encoding: Encoding, rates: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -160,7 +170,7 @@ def _draw_encoding(path: str, encoding: Encoding, rates: Sequence[dict[str, Any]
     _add_counts(grid, encoding.plan, _reused(encoding))
     _add_store(grid, encoding.store)
     grid.add_row("file", f"{size_text(encoding.size_bytes)}, {size_text(encoding.front_bytes)} of it before the rows")
-    sink.result(Text(f"{path}  ({_video_name(encoding)}, {encoding.model.source.name})", style="bold"))
+    sink.result(Text(_title(path, encoding), style="bold"))
     sink.result(grid)
     sink.result(_rates_table(rates, is_terminal=sink.is_terminal))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evs_cli.jobs.prune import PruneResult
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
+    from evs_cli.report.shown_frames import FramesView
 
 
 def render_prune(
@@ -54,8 +55,10 @@ def _draw(video: str, result: PruneResult, record: dict[str, Any], sink: Sink) -
         sink.result(tables.plan_summary(title, result.plan, result.q, output, is_at_most=result.is_at_most))
 
 
-def render_show(path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[str] = ()) -> None:
-    """Show an artifact that was read back."""
+def render_show(
+    path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[str] = (), frames: FramesView | None = None
+) -> None:
+    """Show an artifact that was read back; ``frames`` are drawn in place of its summary."""
     model = pruned.provenance.get("model", {})
     video = pruned.provenance.get("video", {}).get("name", "?")
     record = {
@@ -68,11 +71,14 @@ def render_show(path: str, pruned: PrunedVideo, sink: Sink, printed: Sequence[st
         **records.printed_parts(pruned, printed),
     }
     title = f"{path}  ({video}, {model.get('id')})"
-    sink.show(
-        [record],
-        records.frame_rows(video, pruned),
-        lambda: sink.result(tables.pruned_summary(title, pruned, record, sink.signs)),
-    )
+    if frames is not None:
+        sink.show([{**record, "frames": frames.records()}], frames.rows(), partial(frames.draw, title, sink))
+    else:
+        sink.show(
+            [record],
+            records.frame_rows(video, pruned),
+            lambda: sink.result(tables.pruned_summary(title, pruned, record, sink.signs)),
+        )
     sink.finish()
 
 

@@ -32,6 +32,10 @@ class Signs:
     """A whole character of a long bar."""
     parts: str
     """The last character of a long bar, from nothing to seven eighths."""
+    halves: str
+    """Two rows of cells a character: none kept, the upper one, the lower one, both."""
+    pooled: str
+    """Several cells a character: none kept, some, all."""
     spinner: str
     """Rich's name of the sign that turns while evs works."""
 
@@ -51,9 +55,10 @@ class Signs:
         return text.translate(_STAND_INS)
 
 
-UNICODE = Signs(True, "▁▂▃▄▅▆▇█", "·", "full bar", "█", " ▏▎▍▌▋▊▉", "dots")
-ASCII = Signs(False, "12345678", ".", "8", "#", " .:-=+*%", "line")
-_DRAWN = "".join((UNICODE.levels, UNICODE.none, UNICODE.block, UNICODE.parts)).replace(" ", "")
+UNICODE = Signs(True, "▁▂▃▄▅▆▇█", "·", "full bar", "█", " ▏▎▍▌▋▊▉", "·▀▄█", "·▒█", "dots")
+ASCII = Signs(False, "12345678", ".", "8", "#", " .:-=+*%", '."_#', ".+#", "line")
+DRAWN = frozenset("".join((UNICODE.levels, UNICODE.block, UNICODE.parts, UNICODE.halves, UNICODE.pooled))) - {" "}
+"""Every sign beyond ASCII that is drawn with; those in sentences are in ``_TEXT``."""
 _STAND_INS = str.maketrans(_TEXT)
 
 
@@ -66,7 +71,7 @@ def signs_of(stream: Any, environment: Mapping[str, str] | None = None) -> Signs
     """
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
-        _DRAWN.encode(encoding)
+        "".join(sorted(DRAWN)).encode(encoding)
     except (UnicodeEncodeError, LookupError):
         return ASCII
     is_plain = stream.isatty() and _is_plain_terminal(os.environ if environment is None else environment)

@@ -89,7 +89,8 @@ def sweep_table(rows: Sequence[SweepRow], signs: Signs, *, is_terminal: bool, le
     table = plain_table((), is_terminal=is_terminal)
     for heading in columns:
         is_bar = heading in ("curve", "knee")
-        table.add_column("" if is_bar else heading, justify="left" if is_bar else "right", no_wrap=True)
+        is_text = is_bar or heading == "method"
+        table.add_column("" if is_bar else heading, justify="left" if is_text else "right", no_wrap=True)
     for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
     return table
@@ -112,8 +113,10 @@ _LEFT_OUT_FIRST = (
 
 def _columns(rows: Sequence[SweepRow], signs: Signs) -> dict[str, list[str]]:
     """Cells of every column that has values, by heading."""
-    columns = {
-        "q": [f"{row.q:g}" for row in rows],
+    columns = {"q": [f"{row.q:g}" for row in rows]}
+    if any(row.method != "evs" for row in rows):
+        columns["method"] = [row.method for row in rows]
+    columns |= {
         "tokens": [f"{row.retained_tokens:,}" for row in rows],
         "share": [f"{row.retained_share:.1%}" for row in rows],
         "sequence": [f"{row.sequence_length:,}" for row in rows],
@@ -153,11 +156,15 @@ def _percent(share: float | None) -> str:
 def _summary_table(rows: Sequence[SweepSummary], *, is_terminal: bool) -> Table:
     table = plain_table((), is_terminal=is_terminal)
     table.add_column("model")
+    has_methods = any(row.method != "evs" for row in rows)
+    if has_methods:
+        table.add_column("method", no_wrap=True)
     for heading in ("q", "videos", "tokens", "sequence", "empty frames", "change kept"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.model,
+            *([row.method] if has_methods else ()),
             f"{row.q:g}",
             str(row.num_videos),
             f"{row.retained_tokens:,}",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evs_cli.report.signs import _TEXT, ASCII, UNICODE, signs_of
+from evs_cli.report.signs import _TEXT, ASCII, DRAWN, UNICODE, signs_of
 
 PACKAGE = Path(__file__).resolve().parents[2] / "evs_cli"
 CROSSING, SLIDES = "samples/crossing.mp4", "samples/slides.mp4"
@@ -58,15 +58,17 @@ def test_signs_that_mean_different_things_differ(signs):
     assert len(set(signs.parts[1:] + signs.block)) == 8
     assert len({signs.long_bar(eighths / 160, 20) for eighths in range(161)}) == 161
     assert len(signs.long_bar(1, 20)) == 20
+    assert (len(set(signs.halves)), len(set(signs.pooled))) == (4, 3)
+    assert signs.none == signs.halves[0] == signs.pooled[0]
 
 
 def test_the_signs_of_ascii_are_ascii():
-    assert "".join((ASCII.levels, ASCII.none, ASCII.full, ASCII.block, ASCII.parts, *_TEXT.values())).isascii()
+    signs = (ASCII.levels, ASCII.none, ASCII.full, ASCII.block, ASCII.parts, ASCII.halves, ASCII.pooled)
+    assert "".join((*signs, *_TEXT.values())).isascii()
 
 
 def test_every_sign_of_the_program_has_a_stand_in():
     """Every letter beyond ASCII in a string that is printed; docstrings are not."""
-    drawn = set("".join((UNICODE.levels, UNICODE.none, UNICODE.block, UNICODE.parts)))
     for path in PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Expr)
@@ -80,7 +82,7 @@ def test_every_sign_of_the_program_has_a_stand_in():
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
                 letters = {letter for letter in node.value if not letter.isascii() and letter.isprintable()}
-                assert letters <= drawn | set(_TEXT), (path.name, node.lineno, letters)
+                assert letters <= DRAWN | set(_TEXT), (path.name, node.lineno, letters)
 
 
 @pytest.fixture

@@ -66,6 +66,17 @@ Method = Annotated[
         rich_help_panel=_PRUNING,
     ),
 ]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        metavar="NAMES",
+        help="evs, uniform-frames or random; several with commas, to compare. The last two are controls at the same "
+        "count. All are of one encoding. Default: evs.",
+        autocompletion=completed_from(*METHODS),
+        rich_help_panel=_PRUNING,
+    ),
+]
 MinDissimilarity = Annotated[
     float | None,
     typer.Option(
