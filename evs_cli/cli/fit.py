@@ -47,7 +47,7 @@ def command(
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         sink.inputs = [str(subject) for subject in subjects]
-        job = BudgetJob(make_request(**request))
+        job = BudgetJob(make_request(**request), progress=progress)
         limit = job.context_of(token_count("--context", context))
         most, kept_free = token_count("--max-tokens", max_tokens), token_count("--reserve", reserve) or 0
         render_fit(run_fit(job, subjects, fit_request(job.encoder, limit, most, kept_free)), sink)

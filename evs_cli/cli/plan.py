@@ -60,8 +60,8 @@ def command(
         requests = make_requests(**asked)
         if len(requests) > 1:
             plan = PlanRequest(rates, limit, budget_bytes, kept_free)
-            render_dialects(plan_dialects(requests, subjects, plan), sink)
+            render_dialects(plan_dialects(requests, subjects, plan, progress), sink)
         else:
-            job = BudgetJob(requests[0])
+            job = BudgetJob(requests[0], progress=progress)
             plan = PlanRequest(rates, job.context_less_reserve(limit, kept_free), budget_bytes, kept_free)
             render_plan(job.plan(subjects, plan), sink)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from evs_cli.errors import EvsError, ModelLoadError
-from evs_cli.pipeline.progress import Timings
+from evs_cli.pipeline.progress import Progress, Timings
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Input:
     """As it was named; None of a file of evs, which tells it when it is read."""
     q: float | None = None
     dialect: str | None = None
+    is_skipped: bool = False
+    """Whether ``output`` is there already, and is left as it is."""
 
 
 Result = TypeVar("Result")
@@ -49,6 +51,13 @@ class Outcome(Generic[Result]):
     def video(self) -> str:
         """As it was named."""
         return self.input.video
+
+
+def announced(items: Sequence[Item], progress: Progress) -> Iterator[Item]:
+    """The items of a command, one a video; ``progress`` is told of each just before it is worked on."""
+    for number, item in enumerate(items, 1):
+        progress.begin_video(number, len(items))
+        yield item
 
 
 class SomeVideosFailedError(EvsError):
