@@ -34,6 +34,8 @@ class Signs:
     """The last character of a long bar, from nothing to seven eighths."""
     spinner: str
     """Rich's name of the sign that turns while evs works."""
+    ellipsis: str
+    """What stands for the part of a name that is cut out."""
 
     def bar(self, count: int, full: int) -> str:
         """One character for ``count`` of ``full``; never the empty one for a count above 0."""
@@ -51,8 +53,8 @@ class Signs:
         return text.translate(_STAND_INS)
 
 
-UNICODE = Signs(True, "▁▂▃▄▅▆▇█", "·", "full bar", "█", " ▏▎▍▌▋▊▉", "dots")
-ASCII = Signs(False, "12345678", ".", "8", "#", " .:-=+*%", "line")
+UNICODE = Signs(True, "▁▂▃▄▅▆▇█", "·", "full bar", "█", " ▏▎▍▌▋▊▉", "dots", "…")
+ASCII = Signs(False, "12345678", ".", "8", "#", " .:-=+*%", "line", "...")
 _DRAWN = "".join((UNICODE.levels, UNICODE.none, UNICODE.block, UNICODE.parts)).replace(" ", "")
 _STAND_INS = str.maketrans(_TEXT)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from evs_cli.cli.command import show_whole_help
-from evs_cli.cli.options.values import FORMATS, LEVELS, STORE_DTYPES, completed_from
+from evs_cli.cli.options.values import FIT_SORTS, FORMATS, LEVELS, PLAN_SORTS, STORE_DTYPES, completed_from
 
 _OUTPUT = "Output"
 
@@ -101,6 +101,32 @@ Print = Annotated[
         metavar="PARTS",
         help="Print ids, embeddings or both (ids,embeddings) whole, as JSON.",
         rich_help_panel=_OUTPUT,
+    ),
+]
+PlanSort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        metavar="COLUMN",
+        help="Order of several videos: name, duration, frames, tokens, sequence; the largest first, failed ones last.",
+        autocompletion=completed_from(*PLAN_SORTS),
+        rich_help_panel=_OUTPUT,
+    ),
+]
+FitSort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        metavar="COLUMN",
+        help="Order of several videos: name, duration, tokens, q; the largest first, failed ones last.",
+        autocompletion=completed_from(*FIT_SORTS),
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Details = Annotated[
+    bool,
+    typer.Option(
+        "--details", help="Of several videos print what is printed of one, not a row each.", rich_help_panel=_OUTPUT
     ),
 ]
 Format = Annotated[
