@@ -69,10 +69,10 @@ def draw_report(path: Path) -> int:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1180, "height": 920}, color_scheme="light")
         page.goto(page_path.as_uri())
+        page.wait_for_selector("html[data-drawn=true]", state="attached")
         page.locator("#strip button").nth(REPORT_FRAME).click()
         page.mouse.move(0, 0)
         page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
-        page.wait_for_timeout(500)  # pictures decode
         shot = Image.open(io.BytesIO(page.screenshot()))
         browser.close()
     small = shot.convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE)

@@ -73,8 +73,9 @@ def opened(browser, tmp_path):
             lambda request: None if request.url.startswith(("data:", path.as_uri())) else faults.append(request.url),
         )
         page.goto(path.as_uri())
-        page.wait_for_function("document.querySelectorAll('#strip canvas').length > 0")
-        page.wait_for_timeout(100)  # pictures decode, cards come into view
+        page.wait_for_selector("html[data-drawn=true]", state="attached")
+        # Cards in view are painted when the browser says that they are; before, a canvas is 150 pixels high.
+        page.wait_for_function("document.querySelector('#strip canvas').height !== 150")
         return page
 
     yield open_page
@@ -239,6 +240,7 @@ def test_the_table_and_its_csv_hold_the_counts(opened):
     run = make_run((5, 3, 4), q=0.6)
     page = opened(make_view(run))
     page.click("#table-box summary")
+    page.wait_for_selector("#table tr")
     counts = [int(text) for text in page.locator("#table td:nth-child(3)").all_inner_texts()]
     assert counts == run.retention.num_tokens_per_frame.tolist()
     with page.expect_download() as download:
@@ -320,6 +322,7 @@ def test_frames_are_thinned_and_all_are_counted(opened):
     assert page.locator("#strip canvas").count() == 7
     assert "7 of 30 frames are drawn" in page.inner_text("#notes")
     page.click("#table-box summary")
+    page.wait_for_selector("#table tr")
     assert page.locator("#table tr").count() == 30
 
 

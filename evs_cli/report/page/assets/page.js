@@ -152,6 +152,11 @@ function paintSmall(place) {
 // A picture that is not decoded yet is drawn when it is.
 const ready = (image) => (image && image.complete && image.naturalWidth ? image : null);
 for (const image of pictures) image.decode().then(scheduleAll, () => {});
+// Told on the page, for whoever takes a picture of it by a script.
+Promise.allSettled(pictures.map((image) => image.decode())).then(() => requestAnimationFrame(() => {
+  redraw();
+  document.documentElement.dataset.drawn = 'true';
+}));
 
 function labelCards() {
   cards.forEach(({ card, count, frame }) => {
