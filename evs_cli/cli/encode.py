@@ -26,6 +26,8 @@ def command(
     request: EncodeKeywords,
     sink: Sink,
     output: o.EncodingOutput,
+    name: o.Name = None,
+    skip_existing: o.SkipExisting = False,
     store_dtype: o.StoreDtype = None,
     levels: o.Levels = "all",
     force: o.Force = False,
@@ -36,24 +38,24 @@ def command(
 
     Rows are stored in rank order: what a rate keeps stands at the front. `evs prune`, `evs sweep` and `evs show` take
     the file in place of the video, and need neither model nor pixels. Memory does not grow with the video, but the
-    disk holds its rows twice while the file is made.
+    disk holds its rows twice while the file is made. -q prints the paths of the written files alone.
     """
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.jobs.cache import open_cache
         from evs_cli.jobs.encode import EncodeRequest, StoreRequest, run_encode
+        from evs_cli.jobs.outputs import OutputRequest
         from evs_cli.pipeline.request import make_request
         from evs_cli.report.encodings import render_encodings
 
         job = EncodeRequest(
             videos,
-            output,
+            OutputRequest(output, name, overwrite=force, skips_existing=skip_existing),
             StoreRequest(store_dtype, levels),
             make_request(**request),
-            overwrite=force,
             cache=open_cache() if cache else None,
             dry_run=dry_run,
         )
-        render_encodings(run_encode(job, progress), sink)
-    if not dry_run and len(videos) == 1:
-        sink.hint(f"evs sweep {shlex.quote(output)}")
+        written = render_encodings(run_encode(job, progress), sink)
+    if len(written) == 1 and len(videos) == 1:
+        sink.hint(f"evs sweep {shlex.quote(str(written[0]))}")

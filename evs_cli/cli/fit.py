@@ -11,11 +11,12 @@ from evs_cli.report.console import Sink
 EXAMPLES = (
     "evs fit samples/crossing.mp4 --model qwen3-vl-8b --dialect vllm --context 1024",
     "evs fit samples/crossing.mp4 --context 4k --reserve 512",
+    "evs fit samples/*.mp4 --context 4k --sort q",
     "evs fit --frames 64 --height 448 --width 448 --duration 60 --max-tokens 8192 --json",
 )
 EVERYDAY = (
     *("--context", "--max-tokens", "--reserve", "--model", "--fps", "--num-frames", "--prompt", "--dialect"),
-    *("--manifest", "--frames", "--height", "--width", "--duration", "--json"),
+    *("--manifest", "--sort", "--details", "--frames", "--height", "--width", "--duration", "--json"),
 )
 
 
@@ -31,10 +32,13 @@ def command(
     context: o.Context = None,
     max_tokens: o.MaxTokens = None,
     reserve: o.Reserve = "0",
+    sort: o.FitSort = None,
+    details: o.Details = False,
 ) -> None:
     """Find the smallest pruning rate at which a video fits.
 
-    Other ways to make it fit are told too. Each choice comes with the line that does it. No weight is loaded.
+    Other ways to make it fit are told too. Each choice comes with the line that does it. No weight is loaded. Of
+    several videos it prints a row each, and the one rate that fits all.
 
     With --dialect, it also comes with the line that starts the server and the request to send.
     """
@@ -47,7 +51,8 @@ def command(
 
         subjects = subjects_of(videos or [], manifest, numbers_of(**numbers))
         sink.inputs = [str(subject) for subject in subjects]
-        job = BudgetJob(make_request(**request))
+        job = BudgetJob(make_request(**request), progress=progress)
         limit = job.context_of(token_count("--context", context))
         most, kept_free = token_count("--max-tokens", max_tokens), token_count("--reserve", reserve) or 0
-        render_fit(run_fit(job, subjects, fit_request(job.encoder, limit, most, kept_free)), sink)
+        outcomes = run_fit(job, subjects, fit_request(job.encoder, limit, most, kept_free))
+        render_fit(outcomes, sink, is_row_each=len(subjects) > 1 and not details, sort=sort)

@@ -69,7 +69,7 @@ def group_page(path: str, group: Any, closing: Sequence[str], width: int) -> str
     commands = [(name, _first_sentence(each.help or "")) for name, each in group.commands.items() if not each.hidden]
     parts.append("Commands:\n" + _entries(commands, width))
     if options:
-        parts.append("Options:\n" + _entries([(_name(option), option.help or "") for option in options], width))
+        parts.append("Options:\n" + _entries([(_name(option), _first_clause(option)) for option in options], width))
     return "\n\n".join([*parts, *(_paragraph(text, width) for text in closing)])
 
 
@@ -109,6 +109,11 @@ def _name(option: Any) -> str:
 
 def _first_sentence(text: str) -> str:
     return text.split("\n\n")[0].split(". ")[0].rstrip(".")
+
+
+def _first_clause(option: Any) -> str:
+    """What an option of the program does, without what Typer adds to it."""
+    return (option.help or "").partition(",")[0].rstrip(".")
 
 
 def _default(option: Any) -> str:

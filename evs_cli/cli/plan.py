@@ -5,18 +5,20 @@ from __future__ import annotations
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import NumbersKeywords, with_numbers, with_output, with_source
 from evs_cli.cli.values import byte_count, plan_rates, token_count
+from evs_cli.errors import UsageError
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs plan samples/crossing.mp4",
     "evs plan samples/pan.mp4 samples/cuts.mp4 --q 0,0.5,0.9 --json",
+    "evs plan samples/*.mp4 --context 4k --sort tokens",
     "evs plan samples/crossing.mp4 --model qwen3-vl-8b --dialect all",
     "evs plan --frames 32 --height 448 --width 448 --duration 60 --context 8k",
 )
 EVERYDAY = (
     *("--q", "--model", "--fps", "--num-frames", "--prompt", "--context", "--dialect", "--manifest"),
-    *("--frames", "--height", "--width", "--duration", "--json"),
+    *("--sort", "--details", "--frames", "--height", "--width", "--duration", "--json"),
 )
 
 
@@ -35,11 +37,14 @@ def command(
     context: o.Context = None,
     reserve: o.Reserve = "0",
     kv_budget: o.KvBudget = None,
+    sort: o.PlanSort = None,
+    details: o.Details = False,
 ) -> None:
     """Count a video's tokens and their cost before any run.
 
     The counts are exact, from the file's facts and the model's configuration alone; no weights are loaded.
-    Prints the sampled frames, every factor of the count and the sequence length at each rate.
+    Prints the sampled frames, every factor of the count and the sequence length at each rate; of several videos a row
+    each.
 
     With --dialect, what a server will count, and every limit it has.
     """
@@ -59,9 +64,12 @@ def command(
         asked: RequestKeywords = {**request, "min_dissimilarity": min_dissimilarity}
         requests = make_requests(**asked)
         if len(requests) > 1:
+            if sort is not None or details:
+                raise UsageError(f"{'--details' if sort is None else '--sort'} has no effect with several dialects.")
             plan = PlanRequest(rates, limit, budget_bytes, kept_free)
-            render_dialects(plan_dialects(requests, subjects, plan), sink)
+            render_dialects(plan_dialects(requests, subjects, plan, progress), sink)
         else:
-            job = BudgetJob(requests[0])
+            job = BudgetJob(requests[0], progress=progress)
             plan = PlanRequest(rates, job.context_less_reserve(limit, kept_free), budget_bytes, kept_free)
-            render_plan(job.plan(subjects, plan), sink)
+            is_row_each = len(subjects) > 1 and not details
+            render_plan(job.plan(subjects, plan), sink, is_row_each=is_row_each, sort=sort)

@@ -16,6 +16,7 @@ EXAMPLES = (
     "evs prune samples/crossing.mp4 --q 0.7 -o crossing.pt",
     "evs prune samples/slides.mp4 --fps 1 --json",
     "evs prune samples/pan.mp4 samples/cuts.mp4 --keep 0.3 -o pruned/",
+    "evs prune samples/pan.mp4 samples/cuts.mp4 -o pruned/ --name '{parent}/{stem}' --skip-existing",
     "evs prune crossing.safetensors --q 0.9 -o crossing.pt",
     "evs prune samples/slides.mp4 --q 0.5,0.9 -o slides.pt",
 )
@@ -35,6 +36,9 @@ def command(
     q: o.PruneRates = None,
     keep: o.Keep = None,
     output: o.Output = None,
+    name: o.Name = None,
+    suffix: o.Suffix = None,
+    skip_existing: o.SkipExisting = False,
     force: o.Force = False,
     dry_run: o.DryRun = False,
     cache: o.Cache = False,
@@ -43,8 +47,9 @@ def command(
     """Drop the video tokens that repeat the frame before.
 
     Frame 0 is kept whole, and of the others the tokens that differ most from the frame before. Prints the tokens of
-    every frame and the rebuilt sequence; -o writes the pruned embeddings beside them. A file of `evs encode` in place
-    of a video is read, not encoded: as many rows of it as are kept.
+    every frame and the rebuilt sequence; -o writes the pruned embeddings beside them, and -q then prints the paths of
+    the written files alone. A file of `evs encode` in place of a video is read, not encoded: as many rows of it as are
+    kept.
     """
     parts = printed_parts(printed)
     if parts:
@@ -53,6 +58,7 @@ def command(
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.jobs.cache import open_cache
+        from evs_cli.jobs.outputs import OutputRequest
         from evs_cli.jobs.prune import PruneRequest, run_prune
         from evs_cli.jobs.stored_session import are_encodings
         from evs_cli.pipeline.request import make_request
@@ -64,11 +70,10 @@ def command(
             videos,
             make_request(**request),
             rates,
-            output,
-            overwrite=force,
+            OutputRequest(output, name, suffix, overwrite=force, skips_existing=skip_existing),
             cache=open_cache() if cache else None,
             dry_run=dry_run,
         )
-        render_prune(run_prune(job, progress), sink, parts, num_videos=len(videos))
-    if output is not None and not dry_run and len(videos) == 1 and len(rates or [0.0]) == 1:
-        sink.hint(f"evs show {shlex.quote(output)}")
+        written = render_prune(run_prune(job, progress), sink, parts, num_videos=len(videos))
+    if len(written) == 1 and len(videos) == 1:
+        sink.hint(f"evs show {shlex.quote(str(written[0]))}")

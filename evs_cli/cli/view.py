@@ -18,6 +18,8 @@ EXAMPLES = (
     "evs view crossing.pt -o report.html",
     "evs view samples/slides.mp4 --q 0.9 -o report.html",
     "evs view crossing.safetensors --q 0.5 -o report.html --force",
+    "evs view crossing.pt -o sheet.png -o masks.mp4",
+    "evs view crossing.pt --max-frames 4 -o strip.pdf -o frames/",
 )
 EVERYDAY = (
     *("--output", "--q", "--video", "--max-frames", "--model", "--context", "--method", "--fps", "--num-frames"),
@@ -35,7 +37,12 @@ Inputs = Annotated[
 Outputs = Annotated[
     list[str] | None,
     typer.Option(
-        "--output", "-o", metavar="PATH", help="What to draw, by its suffix: report.html. Give it again for more."
+        "--output",
+        "-o",
+        metavar="PATH",
+        help="What to draw, by its suffix; give it again for more: report.html, the page with a slider; sheet.png, a "
+        "contact sheet; masks.mp4, a film; frames/, a folder of PNGs and their sheet; strip.svg or strip.pdf, a strip "
+        "for a paper and its CSV.",
     ),
 ]
 SourceVideo = Annotated[
@@ -49,7 +56,10 @@ SourceVideo = Annotated[
 MaxDrawn = Annotated[
     int | None,
     typer.Option(
-        "--max-frames", metavar="N", help="Most frames drawn, evenly spread; all are counted. Default: 64 on a page."
+        "--max-frames",
+        metavar="N",
+        help="Most frames drawn, evenly spread; all are counted. Default: 64 on a page, 24 on a sheet, 8 in a strip, "
+        "all in a film or a folder.",
     ),
 ]
 
@@ -71,7 +81,9 @@ def command(
     force: o.Force = False,
     cache: o.Cache = False,
 ) -> None:
-    """See what was kept of a video, on a page with a slider for the rate.
+    """See what was kept of a video: a page with a slider for the rate, or pictures.
+
+    Kept tokens are clear, dropped ones grey and dark, with an outline between.
 
     The page is one file that needs no network. FILE is what `evs prune` or `evs encode` wrote; its pictures come from
     the video, if that is at hand. A video in its place is encoded first. Several files of one video, or --model given

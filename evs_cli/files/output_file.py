@@ -12,8 +12,10 @@ from typing import IO
 from evs_cli.errors import ArtifactError, UsageError
 
 
-def check_output_file(path: Path, suffixes: Sequence[str], *, overwrite: bool) -> None:
-    """Refuse an output that could not be written later.
+def check_output_file(
+    path: Path, suffixes: Sequence[str], *, overwrite: bool, hint: str = "--force overwrites it."
+) -> None:
+    """Refuse an output that could not be written later; ``hint`` is of one that exists.
 
     Raises:
         UsageError: a suffix other than ``suffixes``.
@@ -28,7 +30,7 @@ def check_output_file(path: Path, suffixes: Sequence[str], *, overwrite: bool) -
     if path.suffix not in suffixes:
         raise UsageError(f"Invalid output {path}: suffix {path.suffix!r}. Expected one of {', '.join(suffixes)}.")
     if exists and not overwrite:
-        raise ArtifactError(f"cannot write {path}: it exists already.", hint="--force overwrites it.")
+        raise ArtifactError(f"cannot write {path}: it exists already.", hint=hint)
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
         raise ArtifactError(f"cannot write {path}: {folder} is not a folder.")

@@ -16,8 +16,8 @@ from evs_cli.core.counts import TokenGrid
 from evs_cli.encoders.base import EncodePlan
 from evs_cli.errors import UsageError
 from evs_cli.jobs.inputs import opened
-from evs_cli.jobs.outputs import settle_outputs
-from evs_cli.jobs.runner import Input, Outcome, run_each
+from evs_cli.jobs.outputs import OutputRequest, settle_outputs
+from evs_cli.jobs.runner import Input, Outcome, announced, run_each
 from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest
@@ -64,11 +64,10 @@ class EncodeRequest:
     """
 
     videos: Sequence[str]
-    output: str
-    """A file for one video, a folder for several, of which each becomes ``{stem}.safetensors``."""
+    output: OutputRequest
+    """Where the files go."""
     store: StoreRequest
     session: SessionRequest
-    overwrite: bool = False
     cache: EncodingCache | None = None
     """Where encodings are kept and taken from; None for nowhere."""
     dry_run: bool = False
@@ -80,7 +79,7 @@ class EncodeRequest:
                 raise UsageError(f"Invalid video {video}: it is a file of evs, encoded already. Expected a video.")
 
 
-def run_encode(request: EncodeRequest, progress: Progress) -> Iterator[Outcome[WrittenEncoding | ClipPlan]]:
+def run_encode(request: EncodeRequest, progress: Progress) -> Iterator[Outcome[Encoded]]:
     """Encode the videos in turn, or plan them. One that fails is an outcome with an error; the others go on.
 
     Raises:
@@ -89,18 +88,23 @@ def run_encode(request: EncodeRequest, progress: Progress) -> Iterator[Outcome[W
     """
     from evs_cli.jobs.cached_session import open_session
 
-    outputs = settle_outputs(request.videos, request.output, (ENCODING_SUFFIX,), overwrite=request.overwrite)
+    outputs = settle_outputs(request.videos, request.output, (ENCODING_SUFFIX,))
     session = open_session(request.session, progress, request.cache)
 
-    def work(named: Input, timings: Timings) -> WrittenEncoding | ClipPlan:
+    def work(named: Input, timings: Timings) -> Encoded:
+        if named.is_skipped:
+            return SkippedEncoding()
         with opened(named.video) as source:
             if request.dry_run:
                 return session.plan(source, timings)
             assert named.output is not None
             return encode_to_file(source, named.output, session, request.store, timings)
 
-    named = [Input(video, output, request.session.model) for video, output in zip(request.videos, outputs, strict=True)]
-    return run_each(((each, each) for each in named), work, is_single=len(named) == 1)
+    named = [
+        Input(video, output.path, request.session.model, is_skipped=output.is_skipped)
+        for video, output in zip(request.videos, outputs, strict=True)
+    ]
+    return run_each(((each, each) for each in announced(named, progress)), work, is_single=len(named) == 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +116,15 @@ class WrittenEncoding:
     """Frames that repeat the one before and were not encoded again."""
     store: StoreFacts
     size_bytes: int
+
+
+@dataclass(frozen=True)
+class SkippedEncoding:
+    """A file that was there already and was left as it is."""
+
+
+Encoded = WrittenEncoding | ClipPlan | SkippedEncoding
+"""What becomes of one video; a plan of a dry run."""
 
 
 def encode_to_file(

@@ -11,12 +11,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, evs_flags
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import check_context
 from evs_cli.jobs.inputs import STDIN
-from evs_cli.pipeline.clip_plan import ClipPlan
+from evs_cli.pipeline.clip_plan import ClipPlan, SourceFacts
 from evs_cli.pipeline.clips import Clips
 from evs_cli.pipeline.request import SessionRequest
 
@@ -75,6 +76,7 @@ class FitChoice:
     num_sampled_frames: int
     frame_size: tuple[int, int]
     """(height, width) in pixels."""
+    token_grid_thw: TokenGrid
     command: str
     """The ``evs prune`` line that does it."""
     server: ServerRecipe | None = None
@@ -85,7 +87,7 @@ class FitChoice:
 class FitReport:
     """What fits a budget, the present sampling first."""
 
-    name: str
+    source: SourceFacts
     dialect: str
     model: str
     budget: int
@@ -98,6 +100,37 @@ class FitReport:
     fits."""
     others: tuple[FitChoice, ...]
     """Other samplings and sizes that fit: least pruning first, then most frames, then largest frames."""
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.source.name
+
+
+@dataclass(frozen=True)
+class CommonFit:
+    """The one rate at which several videos fit, each at its present sampling."""
+
+    q: float | None
+    """The smallest such rate, a multiple of 0.01; None where there is none."""
+    binding_video: str | None
+    """The video that needs it, as it was named, or the first for which no rate is enough; None of no video."""
+    num_videos: int
+    """How many videos it is of; one that could not be planned is not among them."""
+
+
+def common_fit(needed: Sequence[tuple[str, float | None]]) -> CommonFit:
+    """The one rate for videos of which each needs a rate, or fits at none.
+
+    Args:
+        needed: each video as it was named, and the smallest rate at which its present sampling fits, or None.
+    """
+    unfit = next((video for video, q in needed if q is None), None)
+    if unfit is not None or not needed:
+        return CommonFit(None, unfit, len(needed))
+    # A sequence never grows with the rate, so that the largest of the smallest rates fits all.
+    binding, q = max(((video, q or 0.0) for video, q in needed), key=lambda each: each[1])
+    return CommonFit(q, binding, len(needed))
 
 
 def fit(clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest) -> FitReport:
@@ -128,7 +161,7 @@ def fit(clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: F
         obstacle = clips.obstacle(plan, MAX_RATE, request.budget, request.context)
     others.sort(key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
     return FitReport(
-        name=plan.source.name,
+        source=plan.source,
         dialect=clips.dialect.name,
         model=encoder.source.name,
         budget=request.budget,
@@ -175,6 +208,7 @@ class _Search:
             total_tokens=plan.total_tokens,
             num_sampled_frames=num_frames,
             frame_size=plan.frame_size,
+            token_grid_thw=plan.token_grid_thw,
             command=prune_command(planned, self.clips, self.session, q),
             server=server_recipe(planned, self.clips, self.request, q),
         )

@@ -10,7 +10,7 @@ from evs_cli.encoders.base import VideoEncoder
 from evs_cli.jobs.budget import model_context_limit
 from evs_cli.jobs.fit import FitReport, FitRequest, fit
 from evs_cli.jobs.plan import BudgetJob
-from evs_cli.jobs.runner import Input, Outcome, run_each
+from evs_cli.jobs.runner import Input, Outcome, announced, run_each
 from evs_cli.pipeline.planner import Subject
 from evs_cli.pipeline.progress import Timings
 
@@ -22,6 +22,7 @@ def run_fit(job: BudgetJob, subjects: Sequence[Subject], request: FitRequest) ->
     """
 
     def report_of(subject: Subject, _: Timings) -> FitReport:
+        job.progress.stage("plan")
         planner = job.planner(None, may_configure=True)
         sampling = planner.sampling_of(subject)
         clips = planner.clips(subject, job.probe)
@@ -34,7 +35,7 @@ def run_fit(job: BudgetJob, subjects: Sequence[Subject], request: FitRequest) ->
                 asked = replace(request, reserve=max(clips.planner.rules.context_margin, request.reserve))
         return fit(clips, job.encoder, session, asked)
 
-    named = ((Input(str(subject)), subject) for subject in subjects)
+    named = ((Input(str(subject)), subject) for subject in announced(subjects, job.progress))
     return run_each(named, report_of, is_single=len(subjects) == 1)
 
 

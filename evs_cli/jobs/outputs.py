@@ -3,61 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from evs_cli.errors import ArtifactError, UsageError
 from evs_cli.files.output_file import check_output_file
 from evs_cli.jobs.inputs import STDIN
+from evs_cli.jobs.output_names import FIELDS, NamePattern
+
+
+@dataclass(frozen=True)
+class OutputRequest:
+    """Where results go.
+
+    Raises:
+        UsageError: options that exclude each other, or that mean nothing without an output.
+    """
+
+    path: str | None = None
+    """``-o`` as it was given: of one video a file, of several a folder; None prints only."""
+    name: str | None = None
+    """The pattern of a result's path in a folder, see ``NamePattern``; None is ``{stem}``."""
+    suffix: str | None = None
+    """Of results in a folder; None is the job's first choice."""
+    overwrite: bool = False
+    """Whether outputs may exist."""
+    skips_existing: bool = False
+    """Whether a video whose output exists is left out."""
+
+    def __post_init__(self) -> None:
+        if self.overwrite and self.skips_existing:
+            raise UsageError("--force and --skip-existing exclude each other. Give one.")
+        if self.path is None:
+            for option, value in (
+                ("--name", self.name is not None),
+                ("--suffix", self.suffix is not None),
+                ("--skip-existing", self.skips_existing),
+            ):
+                if value:
+                    raise UsageError(f"{option} has no effect without an output. Expected -o beside it.")
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result's place."""
+
+    path: Path | None
+    """None prints only."""
+    is_skipped: bool = False
+    """Whether it exists, and is left as it is."""
 
 
 def settle_outputs(
-    videos: Sequence[str],
-    output: str | None,
-    suffixes: Sequence[str],
-    *,
-    overwrite: bool,
-    rates: Sequence[float] = (),
-) -> tuple[Path | None, ...]:
-    """An output a video: of one a file, of several ``{stem}`` and the first suffix in a folder; None prints only.
+    videos: Sequence[str], asked: OutputRequest, suffixes: Sequence[str], *, rates: Sequence[float] | None = ()
+) -> tuple[Output, ...]:
+    """An output a video: of one a file, of several a path in a folder.
 
-    With several rates it is an output a video and rate, video by video, and each name has its rate behind the stem:
-    ``out.pt`` becomes ``out-q0.5.pt``. A folder is taken for one video too then.
+    With several rates it is an output a video and rate, video by video, and each name has its rate behind the stem,
+    unless the pattern has it: ``out.pt`` becomes ``out-q0.5.pt``. A folder is taken for one video too then, and
+    wherever ``name`` or ``suffix`` is given or the output ends in ``/``.
 
     Args:
         videos: the inputs as they were named.
-        output: ``-o`` as it was given.
+        asked: where results go.
         suffixes: what the job writes, its own choice first.
-        overwrite: whether outputs may exist.
-        rates: the rates, where there are several.
+        rates: the rates asked for, None where the model's own is taken; empty for a job without rates.
 
     Raises:
-        UsageError: standard input twice, a suffix that is not written, a file for several videos, or an output that is
-            an input.
+        UsageError: standard input twice, a suffix that is not written, a file for several videos, a name that is none,
+            or an output that is an input.
         ArtifactError: an output that exists, or two videos that would become the same one.
     """
     if list(videos).count(STDIN) > 1:
         raise UsageError("Invalid videos: - stands for standard input, which comes but once. Give it once.")
-    outputs: list[Path | None]
-    if output is None:
-        outputs = [None] * len(videos)
-    elif len(videos) == 1 and not (rates and _is_folder(output, suffixes)):
-        outputs = [Path(output)]
+    of_rates: Sequence[float | None] = rates or (None,)
+    named = [(video, index, q) for index, video in enumerate(videos, 1) for q in of_rates]
+    if asked.path is None:
+        return tuple(Output(None) for _ in named)
+    if len(videos) == 1 and not _is_folder(asked, suffixes, several_rates=len(of_rates) > 1):
+        path = Path(asked.path)
+        paths = [path if len(of_rates) == 1 or q is None else at_rate(path, q) for q in of_rates]
     else:
-        folder = Path(output)
-        if folder.suffix in suffixes or (folder.exists() and not folder.is_dir()):
-            raise UsageError(
-                f"Invalid output {output} for {len(videos)} videos: it is a file. "
-                f"Expected a folder; each video becomes {{stem}}{suffixes[0]} in it."
-            )
-        outputs = [folder / f"{'stdin' if video == STDIN else Path(video).stem}{suffixes[0]}" for video in videos]
-    if rates:
-        outputs = [None if path is None else at_rate(path, q) for path in outputs for q in rates]
-    _refuse_clashes([video for video in videos for _ in rates or (None,)], outputs)
-    for path in outputs:
-        if path is not None:
-            _refuse_inputs(path, videos)
-            check_output_file(path, suffixes, overwrite=overwrite)
-    return tuple(outputs)
+        folder = _FolderNames(asked, suffixes, len(videos), has_rates=rates is None or len(rates) > 0)
+        paths = [folder.path_of(video, index, q, several=len(of_rates) > 1) for video, index, q in named]
+    _refuse_clashes([video for video, _, _ in named], paths, asked.name)
+    return tuple(_settled(path, videos, asked, suffixes) for path in paths)
 
 
 def at_rate(path: Path, q: float) -> Path:
@@ -65,30 +95,83 @@ def at_rate(path: Path, q: float) -> Path:
     return path.with_name(f"{path.stem}-q{q:.9g}{path.suffix}")  # rates are rounded to 1e-9, so that no two are one
 
 
-def _is_folder(output: str, suffixes: Sequence[str]) -> bool:
-    """Whether ``-o`` names a folder: there is one, or the name ends as only a folder's does."""
-    path = Path(output)
-    return path.suffix not in suffixes and (output.endswith("/") or path.is_dir() or not path.suffix)
+class _FolderNames:
+    """The paths of results in a folder."""
+
+    def __init__(self, asked: OutputRequest, suffixes: Sequence[str], num_videos: int, *, has_rates: bool) -> None:
+        assert asked.path is not None
+        self._folder = Path(asked.path)
+        fields = FIELDS if has_rates else tuple(field for field in FIELDS if field != "q")
+        text = "{stem}" if asked.name is None else asked.name
+        written = next((suffix for suffix in suffixes if text.endswith(suffix)), None)
+        given = None if asked.suffix is None else f".{asked.suffix.removeprefix('.')}"
+        if given is not None and (given not in suffixes or written not in (None, given)):
+            expected = written or ", ".join(suffixes)
+            raise UsageError(f"Invalid suffix {asked.suffix!r}. Expected one of {expected}.")
+        self._suffix = given or written or suffixes[0]
+        self._pattern = NamePattern(text.removesuffix(written or ""), fields)
+        if self._folder.suffix in suffixes or (self._folder.exists() and not self._folder.is_dir()):
+            videos = "1 video" if num_videos == 1 else f"{num_videos} videos"
+            raise UsageError(
+                f"Invalid output {asked.path} for {videos}: it is a file. "
+                f"Expected a folder; each video becomes {{stem}}{self._suffix} in it."
+            )
+
+    def path_of(self, video: str, index: int, q: float | None, *, several: bool) -> Path:
+        """Where a video's result goes, at one of several rates or at the only one."""
+        path = self._pattern.path_of(video, index, q)
+        name = f"{path.name}-q{q:.9g}" if several and "q" not in self._pattern.used else path.name
+        return self._folder / path.parent / f"{name}{self._suffix}"
 
 
-def _refuse_clashes(videos: Sequence[str], outputs: Sequence[Path | None]) -> None:
+def _is_folder(asked: OutputRequest, suffixes: Sequence[str], *, several_rates: bool) -> bool:
+    """Whether ``-o`` names a folder for one video: it must be one, or the name ends as only a folder's does."""
+    assert asked.path is not None
+    if asked.name is not None or asked.suffix is not None or asked.path.endswith("/"):
+        return True
+    path = Path(asked.path)
+    return several_rates and path.suffix not in suffixes and (path.is_dir() or not path.suffix)
+
+
+def _refuse_clashes(videos: Sequence[str], outputs: Sequence[Path], name: str | None) -> None:
+    """Refuse two videos that would become one file, and say by what names they would not."""
     taken: dict[str, str] = {}
     for video, output in zip(videos, outputs, strict=True):
-        if output is None:
-            continue
         key = str(output).casefold()  # some file systems do not tell cases apart
         if key in taken:
             raise ArtifactError(
-                f"cannot write {video} and {taken[key]}: both would become {output}.",
-                hint="Give them one by one, each with its own -o.",
+                f"cannot write {taken[key]} and {video}: both would become {output}.",
+                hint=_telling_apart(taken[key], video, name),
             )
         taken[key] = video
 
 
+def _telling_apart(first: str, second: str, name: str | None) -> str:
+    """A pattern by which two videos get names of their own."""
+    for pattern in ("{parent}/{stem}", "{parent}/{name}"):
+        paths = [str(NamePattern(pattern).path_of(video, 1, None)).casefold() for video in (first, second)]
+        if paths[0] != paths[1] and pattern != name:
+            return f"--name '{pattern}' tells them apart."
+    return "Give each video once, or number the results: --name '{index}-{stem}'."
+
+
+def _settled(path: Path, videos: Sequence[str], asked: OutputRequest, suffixes: Sequence[str]) -> Output:
+    """An output that can be written, or is to be skipped."""
+    _refuse_inputs(path, videos)
+    is_kept = asked.overwrite or asked.skips_existing
+    check_output_file(path, suffixes, overwrite=is_kept, hint="--force overwrites it, --skip-existing leaves it.")
+    return Output(path, is_skipped=asked.skips_existing and path.exists())
+
+
 def _refuse_inputs(output: Path, videos: Sequence[str]) -> None:
+    try:
+        if not output.exists():
+            return
+    except OSError:  # a name that is too long, which ``check_output_file`` tells
+        return
     for video in videos:
         try:
-            is_input = video != STDIN and output.exists() and output.samefile(video)
+            is_input = video != STDIN and output.samefile(video)
         except (OSError, ValueError):  # no such input, which is told when it is read
             is_input = False
         if is_input:

@@ -11,10 +11,10 @@ from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import BudgetReport, budget, check_context, read_manifest
 from evs_cli.jobs.fit import FitRequest
 from evs_cli.jobs.inputs import opened
-from evs_cli.jobs.runner import Input, Outcome, run_each
+from evs_cli.jobs.runner import Input, Outcome, announced, run_each
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.planner import Planner, Subject
-from evs_cli.pipeline.progress import Timings
+from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
 from evs_cli.pipeline.request import SessionRequest
 from evs_cli.pipeline.session import open_requested
 from evs_cli.video.info import VideoInfo, probe_video
@@ -89,6 +89,7 @@ class BudgetJob:
         request: what the user asks for.
         probe: scans a video as named.
         encoder: the model where it is open already; None opens it.
+        progress: told of each video.
 
     Raises:
         ModelError: no such model, or an unknown family.
@@ -100,8 +101,10 @@ class BudgetJob:
         request: SessionRequest,
         probe: Callable[[str], VideoInfo] = probe_named,
         encoder: VideoEncoder | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.request = request
+        self.progress = progress or SilentProgress()
         self.encoder = encoder or open_requested(request, counts_alone=True)
         self.probe = probe
 
@@ -117,6 +120,7 @@ class BudgetJob:
         """
 
         def report_of(subject: Subject, _: Timings) -> BudgetReport:
+            self.progress.stage("plan")
             planner = self.planner(plan.rates)
             clips = planner.clips(subject, self.probe)
             counted, notes = clips.rates(plan.rates)
@@ -134,7 +138,7 @@ class BudgetJob:
             return replace(report, notes=(*report.notes, *notes))
 
         return run_each(
-            ((Input(str(subject)), subject) for subject in subjects),
+            ((Input(str(subject)), subject) for subject in announced(subjects, self.progress)),
             report_of,
             is_single=len(subjects) == 1 if is_single is None else is_single,
             refuses=lambda report: refusal_of(report, plan.context if plan.may_refuse else None),
@@ -175,7 +179,10 @@ def plan_models(
 
 
 def plan_dialects(
-    requests: Sequence[SessionRequest], subjects: Sequence[Subject], plan: PlanRequest
+    requests: Sequence[SessionRequest],
+    subjects: Sequence[Subject],
+    plan: PlanRequest,
+    progress: Progress | None = None,
 ) -> Iterator[list[Outcome[BudgetReport]]]:
     """Of each video the plans under one dialect after another; what a server refuses is an outcome with an error.
 
@@ -183,11 +190,14 @@ def plan_dialects(
         requests: one a dialect, of one model.
         subjects: files and numbers.
         plan: what is counted; without rates, each dialect counts at its own.
+        progress: told of each video.
     """
     probe = functools.cache(probe_named)
     first = BudgetJob(requests[0], probe)
     jobs = [first, *(BudgetJob(request, probe, first.encoder) for request in requests[1:])]
-    for subject in subjects:
+    progress = progress or SilentProgress()
+    for subject in announced(subjects, progress):
+        progress.stage("plan")
         yield [
             replace(outcome, input=replace(outcome.input, dialect=job.request.dialect.name))
             for job in jobs

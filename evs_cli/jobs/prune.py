@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -18,8 +18,8 @@ from evs_cli.core.dtypes import dtype_name
 from evs_cli.files import artifact
 from evs_cli.jobs.encoded_input import EncodedInput, EncodedInputs, open_inputs
 from evs_cli.jobs.inputs import opened
-from evs_cli.jobs.outputs import settle_outputs
-from evs_cli.jobs.runner import Input, Outcome, run_each
+from evs_cli.jobs.outputs import Output, OutputRequest, settle_outputs
+from evs_cli.jobs.runner import Input, Outcome, announced, run_each
 from evs_cli.jobs.stored_session import StoredPlan
 from evs_cli.pipeline.clip_plan import ClipPlan
 from evs_cli.pipeline.progress import Progress, Timings
@@ -44,9 +44,8 @@ class PruneRequest:
     session: SessionRequest
     rates: Sequence[float] | None = None
     """Each is a result of its own; None is the model's own rate."""
-    output: str | None = None
-    """See ``settle_outputs``; None prints only."""
-    overwrite: bool = False
+    output: OutputRequest = field(default_factory=OutputRequest)
+    """Where the results go."""
     cache: EncodingCache | None = None
     """Where encodings are kept and taken from; None for nowhere."""
     dry_run: bool = False
@@ -61,11 +60,11 @@ class PruneRequest:
 class PruneResult:
     """A pruned video, or the plan of a dry run."""
 
-    model: str
-    """As it was named; of an encoding as that tells."""
+    model: str | None
+    """As it was named; of an encoding as that tells, and None of one that was not read."""
     q: float
     q_source: str
-    """Where the rate comes from, in a few words."""
+    """Where the rate comes from, in a few words; empty of what was skipped."""
     output: Path | None = None
     pruned: PrunedVideo | None = None
     """None of a dry run."""
@@ -74,6 +73,8 @@ class PruneResult:
     """The plan of a dry run."""
     is_at_most: bool = False
     """Whether a floor may make the counts of ``plan`` smaller."""
+    is_skipped: bool = False
+    """Whether ``output`` was there already and nothing was done."""
 
 
 def run_prune(request: PruneRequest, progress: Progress) -> Iterator[Outcome[PruneResult]]:
@@ -85,14 +86,16 @@ def run_prune(request: PruneRequest, progress: Progress) -> Iterator[Outcome[Pru
         UsageError, ArtifactError: outputs that cannot be written, before any work.
         ModelError, UsageError: what concerns all videos: the model, the device, the options.
     """
-    several = request.rates if request.rates is not None and len(request.rates) > 1 else ()
-    outputs = iter(
-        settle_outputs(request.videos, request.output, artifact.SUFFIXES, overwrite=request.overwrite, rates=several)
-    )
+    outputs = iter(settle_outputs(request.videos, request.output, artifact.SUFFIXES, rates=request.rates))
     inputs = open_inputs(request.videos, request.session, request.rates, progress, request.cache)
     rates = inputs.rates
-    named = [[Input(video, next(outputs), inputs.model, q) for q in rates] for video in request.videos]
-    return chain.from_iterable(_prune_at_rates(inputs, request, progress, of_video) for of_video in named)
+    named = [[_named(video, next(outputs), inputs, q) for q in rates] for video in request.videos]
+    of_videos = announced(named, progress)
+    return chain.from_iterable(_prune_at_rates(inputs, request, progress, of_video) for of_video in of_videos)
+
+
+def _named(video: str, output: Output, inputs: EncodedInputs, q: float) -> Input:
+    return Input(video, output.path, inputs.model, q, is_skipped=output.is_skipped)
 
 
 def _prune_at_rates(
@@ -107,6 +110,8 @@ def _prune_at_rates(
 
         def work(named: tuple[int, Input], timings: Timings) -> PruneResult:
             place, each = named
+            if each.is_skipped:
+                return PruneResult(each.model, inputs.rates[place], "", each.output, is_skipped=True)
             model, (q, q_source) = video().model_name, video().rates[place]
             if request.dry_run:
                 is_at_most = inputs.rule.min_dissimilarity is not None
@@ -117,7 +122,7 @@ def _prune_at_rates(
             size = None
             if each.output is not None:
                 with timings.measure("write"):
-                    size = artifact.save(pruned, each.output, overwrite=request.overwrite)
+                    size = artifact.save(pruned, each.output, overwrite=request.output.overwrite)
             return PruneResult(model, q, q_source, each.output, pruned, size)
 
         items = ((each, (place, each)) for place, each in enumerate(of_video))

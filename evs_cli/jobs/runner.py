@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from evs_cli.errors import EvsError, ModelLoadError
-from evs_cli.pipeline.progress import Timings
+from evs_cli.errors import BudgetError, EvsError, ModelLoadError
+from evs_cli.pipeline.progress import Progress, Timings
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Input:
     """As it was named; None of a file of evs, which tells it when it is read."""
     q: float | None = None
     dialect: str | None = None
+    is_skipped: bool = False
+    """Whether ``output`` is there already, and is left as it is."""
 
 
 Result = TypeVar("Result")
@@ -49,6 +51,13 @@ class Outcome(Generic[Result]):
     def video(self) -> str:
         """As it was named."""
         return self.input.video
+
+
+def announced(items: Sequence[Item], progress: Progress) -> Iterator[Item]:
+    """The items of a command, one a video; ``progress`` is told of each just before it is worked on."""
+    for number, item in enumerate(items, 1):
+        progress.begin_video(number, len(items))
+        yield item
 
 
 class SomeVideosFailedError(EvsError):
@@ -88,12 +97,24 @@ def run_each(
             yield Outcome(each, result, refusal=refuses(result), timings_seconds=timings.seconds)
 
 
+def sorted_outcomes(outcomes: Iterable[Outcome[Result]], key: Callable[[Result], float | str]) -> list[Outcome[Result]]:
+    """All outcomes, waited for: numbers from the largest, texts from A to Z, and those that failed last."""
+    done = list(outcomes)
+    keys = [None if outcome.result is None else key(outcome.result) for outcome in done]
+    is_text = any(isinstance(each, str) for each in keys)
+    order = [index for index, each in enumerate(keys) if each is not None]
+    order.sort(key=lambda index: keys[index], reverse=not is_text)  # type: ignore[arg-type,return-value]
+    return [done[index] for index in order] + [each for each in done if each.result is None]
+
+
 class OutcomeTally:
     """Counts outcomes while they are shown, and raises what the command ends with once all of them are."""
 
     def __init__(self) -> None:
         self._num_outcomes = 0
         self._failed: list[str] = []
+        self._unfit: list[str] = []
+        """Those that failed as nothing makes them fit."""
         self._refusals: list[EvsError | None] = []
 
     def results(
@@ -107,13 +128,13 @@ class OutcomeTally:
                 yield outcome, outcome.result
             else:
                 assert outcome.error is not None
-                self._failed.append(outcome.video)
+                (self._unfit if isinstance(outcome.error, BudgetError) else self._failed).append(outcome.video)
                 tell_failed(outcome, outcome.error)
 
     @property
     def any_failed(self) -> bool:
         """Whether one did so far."""
-        return bool(self._failed)
+        return bool(self._failed or self._unfit)
 
     def raise_errors(self, what: str = "videos", *, num_inputs: int | None = None) -> None:
         """Raise what the command ends with; for after everything is shown.
@@ -124,10 +145,16 @@ class OutcomeTally:
 
         Raises:
             EvsError: the first refusal, which goes before failures: it names its own exit code.
+            BudgetError: one of several does not fit.
             SomeVideosFailedError: one of several failed.
         """
         raise_refused(self._refusals)
-        raise_if_failed(self._failed, num_inputs or self._num_outcomes, what)
+        total = num_inputs or self._num_outcomes
+        if self._unfit:
+            verb = "does" if len(self._unfit) == 1 else "do"
+            failed = f"; {len(self._failed)} failed: {', '.join(self._failed)}" if self._failed else ""
+            raise BudgetError(f"{len(self._unfit)} of {total} {what} {verb} not fit: {', '.join(self._unfit)}{failed}")
+        raise_if_failed(self._failed, total, what)
 
 
 def raise_refused(refusals: Iterable[EvsError | None]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from evs_cli.core.counts import exact_retained_tokens_count
 from evs_cli.errors import UsageError
 from evs_cli.jobs.budget import check_context, model_context_limit, rate_cost
-from evs_cli.jobs.runner import Input, Outcome, run_each
+from evs_cli.jobs.runner import Input, Outcome, announced, run_each
 
 if TYPE_CHECKING:
     from evs_cli.core.methods import RetentionRule
@@ -217,7 +217,10 @@ def run_sweep(request: SweepRequest, progress: Progress) -> Iterator[Outcome[Swe
         sources = {video: stack.enter_context(opened(video)) for video in request.videos}  # stdin comes but once
         for inputs in models:
             yield from run_each(
-                ((Input(video, model=inputs.model), source) for video, source in sources.items()),
+                (
+                    (Input(video, model=inputs.model), source)
+                    for video, source in announced(list(sources.items()), progress)
+                ),
                 partial(_sweep_one, inputs, request),
                 is_single=len(request.videos) == 1,
             )

@@ -12,6 +12,9 @@ from typing import Protocol
 class Progress(Protocol):
     """What a caller may watch."""
 
+    def begin_video(self, number: int, total: int) -> None:
+        """Video ``number`` of ``total``, from 1, begins; the stages that follow are of it."""
+
     def stage(self, name: str, total: int | None = None) -> None:
         """A step begins; ``total`` units of it are expected, where that is known."""
 
@@ -27,6 +30,9 @@ class Progress(Protocol):
 
 class SilentProgress:
     """A ``Progress`` that nobody watches."""
+
+    def begin_video(self, number: int, total: int) -> None:
+        """Ignore it."""
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Ignore it."""
@@ -51,6 +57,10 @@ class DeduplicatedProgress:
     def __init__(self, watcher: Progress) -> None:
         self._watcher = watcher
         self._told: set[str] = set()
+
+    def begin_video(self, number: int, total: int) -> None:
+        """See ``Progress.begin_video``."""
+        self._watcher.begin_video(number, total)
 
     def stage(self, name: str, total: int | None = None) -> None:
         """See ``Progress.stage``."""

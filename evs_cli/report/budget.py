@@ -11,33 +11,66 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evs_cli.jobs.runner import OutcomeTally
+from evs_cli.report.clip_rows import PLAN_SORTS, draw_plans, failed_row, in_order, kept, size_and_grid, tell_notes
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.cost import CostReport, PromptCost
     from evs_cli.dialects.limits import ServerLimit
+    from evs_cli.errors import EvsError
     from evs_cli.jobs.budget import BudgetReport
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 _SHOWN_FRAMES = 8
+_PRUNED_COSTS = ("kv_cache_bytes", "recurrent_state_bytes", "prefill_flops", "prompts_in_kv_budget")
+COLUMNS = (
+    *("video", "dialect", "model", "path", "duration_seconds", "size", "grid", "num_sampled_frames", "total_tokens"),
+    *("separator_tokens", "text_tokens", "context_limit", "is_at_most", "q", "retained_tokens"),
+    *("exact_retained_tokens", "sequence_length", "context_share", "limit_hit", *_PRUNED_COSTS),
+    *("vision_flops", "embedding_bytes", "error"),
+)
+"""Of CSV; a video that failed has its name and ``error`` alone."""
 
 
-def render_plan(outcomes: Iterable[Outcome[BudgetReport]], sink: Sink) -> None:
+def render_plan(
+    outcomes: Iterable[Outcome[BudgetReport]], sink: Sink, *, is_row_each: bool = False, sort: str | None = None
+) -> None:
     """Show each plan as it comes, a total where there are several, then refuse what does not fit.
 
+    Args:
+        outcomes: one a video.
+        sink: where they are shown.
+        is_row_each: whether the table has a row a video, in place of each whole plan.
+        sort: one of ``PLAN_SORTS``, for which all plans are waited for; None is the order in which they come.
+
     Raises:
+        UsageError: an unknown ``sort``, before any work.
         SomeVideosFailedError: one of several videos failed.
         BudgetError: a video does not fit at any rate asked for.
     """
-    reports: list[BudgetReport] = []
+    done: list[Outcome[BudgetReport]] = []
     tally = OutcomeTally()
-    for _, report in tally.results(outcomes, sink.outcome_failed):
-        reports.append(report)
-        sink.show([plan_record(report)], None, partial(_draw, report, sink))
-    sink.show((), (row for report in reports for row in plan_rows(report)), lambda: _draw_totals(reports, sink))
+
+    def tell_failed(outcome: Outcome[BudgetReport], error: EvsError) -> None:
+        sink.outcome_failed(outcome, error)
+        sink.show((), [failed_row(COLUMNS, outcome, error)], lambda: None)
+
+    for _, report in tally.results(kept(in_order(outcomes, sort, PLAN_SORTS), done), tell_failed):
+        view = (lambda: None) if is_row_each else partial(_draw, report, sink)
+        sink.show([plan_record(report)], plan_rows(report), view)
+    reports = [outcome.result for outcome in done if outcome.result is not None]
+    if is_row_each:
+        sink.show((), (), partial(_draw_rows, done, _totals(reports), sink))
+    else:
+        sink.show((), (), lambda: _draw_totals(reports, sink))
     sink.finish(totals=_totals(reports))
     tally.raise_errors()
+
+
+def _draw_rows(done: list[Outcome[BudgetReport]], totals: list[dict[str, Any]], sink: Sink) -> None:
+    tell_notes(done, sink)
+    draw_plans(done, totals, sink)
 
 
 def plan_record(report: BudgetReport) -> dict[str, Any]:
@@ -178,6 +211,7 @@ def plan_rows(report: BudgetReport) -> list[dict[str, Any]]:
             "video": report.source.path or report.source.name,
             "dialect": report.dialect,
             "model": report.model,
+            **size_and_grid(report.source, report.token_grid_thw),
             "num_sampled_frames": len(report.frames),
             "total_tokens": report.total_tokens,
             "separator_tokens": report.separator_tokens,
@@ -187,6 +221,7 @@ def plan_rows(report: BudgetReport) -> list[dict[str, Any]]:
             **{key: value for key, value in asdict(rate).items() if key not in ("cost", "server_limits")},
             "limit_hit": rate.limit_hit,
             **_cost_columns(rate.cost),
+            "error": None,
         }
         for rate in report.rates
     ]
@@ -195,9 +230,8 @@ def plan_rows(report: BudgetReport) -> list[dict[str, Any]]:
 def _cost_columns(cost: CostReport | None) -> dict[str, Any]:
     """The costs of a CSV row: the pruned prompt's, the vision part's, the rows' on disk."""
     pruned = None if cost is None else cost.pruned
-    names = ("kv_cache_bytes", "recurrent_state_bytes", "prefill_flops", "prompts_in_kv_budget")
     return {
-        **{name: None if pruned is None else getattr(pruned, name) for name in names},
+        **{name: None if pruned is None else getattr(pruned, name) for name in _PRUNED_COSTS},
         "vision_flops": None if cost is None else cost.vision_flops,
         "embedding_bytes": None if cost is None else cost.embedding_bytes,
     }

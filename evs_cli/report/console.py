@@ -5,12 +5,11 @@ A command hands over its results as records, rows and a view; the sink prints th
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -20,7 +19,8 @@ from rich.markup import escape
 
 from evs_cli.errors import EvsError
 from evs_cli.report import interrupt
-from evs_cli.report.records import SCHEMA_VERSION, error_record, to_csv
+from evs_cli.report.json_document import JsonDocument
+from evs_cli.report.records import ended_record, error_record, to_csv
 from evs_cli.report.signs import signs_of
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ class Sink:
         self.style = style or OutputStyle()
         self.inputs: Sequence[str] | None = None
         """Videos and files as they were named; None for a command that takes none."""
-        self._command = ""
-        self._records: list[Mapping[str, Any]] = []
-        self._has_header = self._is_finished = False
+        self._document = JsonDocument("", self.text)
+        self._has_header = False
         no_color = True if self.style.no_color else None  # None leaves NO_COLOR and TERM=dumb to Rich
         self._out = _console(sys.stdout or _closed(), no_color)
         self._err = _console(sys.stderr or _closed(), no_color, is_error=True)
@@ -104,30 +103,48 @@ class Sink:
 
     @contextmanager
     def running(self, command: str, inputs: Sequence[str] | None) -> Iterator[None]:
-        """Run a command. If an error ends it early, the JSON document has that error for each input not yet told of.
+        """Run a command. Whatever ends it, what it has printed of the JSON document is made a whole one.
+
+        Of an error the document has a record for each input not yet told of. What is no ``EvsError`` prints no
+        document that was not begun.
 
         Args:
             command: its name, ``cache ls`` for one.
             inputs: see ``Sink.inputs``.
         """
-        self._command, self.inputs = command, inputs
+        self._document, self.inputs = JsonDocument(command, self.text), inputs
         try:
             yield
         except EvsError as error:
-            if self.inputs is not None and not self._is_finished:
-                told = {record["video"] for record in self._records}
-                # With several models a video may be told of already, and fail with the next one.
-                failed: list[str | None] = [video for video in self.inputs if video not in told]
-                self._records += [error_record(video, error) for video in failed or self.inputs or [None]]
-                self.finish()
+            if self.inputs is not None and not self._document.is_closed:
+                self._end_document(error)
             raise
+        except BaseException as error:
+            if self._document.is_begun and not self._document.is_closed:
+                with suppress(OSError):  # of a pipe that nobody reads any more
+                    self._end_document(error)
+            raise
+
+    def _end_document(self, error: BaseException) -> None:
+        """Close the JSON document with the error that ended the command."""
+        # With several models a video may be told of already, and fail with the next one.
+        failed: list[str | None] = [video for video in self.inputs or () if video not in self._document.told]
+        self._add(ended_record(video, error) for video in failed or self.inputs or [None])
+        self.finish()
+
+    def _add(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Add to the JSON document, if that is the format; of several inputs each record is printed at once."""
+        if self.style.format == "json":
+            at_once = self.inputs is not None and len(self.inputs) > 1
+            self._document.add(records, at_once=at_once, is_ascii=not self.signs.is_unicode)
 
     def show(
         self, records: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]] | None, view: Callable[[], None]
     ) -> None:
         """Show a result in the format asked for. A command may call this again and again, once a video.
 
-        Tables and CSV are printed at once, CSV under one header; JSON is one document, which ``finish`` prints.
+        Tables and CSV are printed at once, CSV under one header; JSON is one document, whose records are printed at
+        once where there are several inputs, and which ``finish`` closes.
 
         Args:
             records: what JSON tells, read for that alone.
@@ -135,7 +152,7 @@ class Sink:
             view: prints the table to this sink.
         """
         if self.style.format == "json":
-            self._records += records
+            self._add(records)
         elif self.style.format == "table":
             view()
         elif rows is not None:
@@ -152,18 +169,17 @@ class Sink:
         """
         self.error(error.message, error.hint)
         which = {"model": outcome.input.model} if with_model else {}
-        self._records.append(error_record(outcome.video, error, **which))
+        self._add([error_record(outcome.video, error, **which)])
 
     def finish(self, key: str = "videos", **facts: object) -> None:
-        """Print the JSON document, if that is the format.
+        """Close the JSON document, if that is the format.
 
         Args:
             key: what its list of records is called.
             facts: what stands beside the list.
         """
-        self._is_finished = True
         if self.style.format == "json":
-            self.json({"schema_version": SCHEMA_VERSION, "command": self._command, key: self._records, **facts})
+            self._document.close(key, facts, is_ascii=not self.signs.is_unicode)
 
     def result(self, renderable: RenderableType) -> None:
         """Print a table or text to stdout."""
@@ -181,10 +197,14 @@ class Sink:
             self._out.file.write(self.signs.written(text if text.endswith("\n") else text + "\n"))
             self._out.file.flush()
 
-    def json(self, document: Any) -> None:
-        """Print one compact JSON document to stdout; NaN is a bug and raises."""
-        is_ascii = not self.signs.is_unicode
-        self.text(json.dumps(document, allow_nan=False, ensure_ascii=is_ascii, separators=(",", ":")))
+    def path(self, path: Path) -> None:
+        """Print a file's path on a line of stdout; off a terminal byte by byte as it is, for programs to open it."""
+        if self.is_terminal or not hasattr(self._out.file, "buffer"):
+            self.text(str(path))
+            return
+        self._out.file.flush()
+        self._out.file.buffer.write(os.fsencode(path) + b"\n")
+        self._out.file.flush()
 
     def notice(self, text: str) -> None:
         """Tell something worth knowing, unless quiet."""
@@ -264,6 +284,12 @@ class TerminalProgress:
         self._total: int | None = None
         self._done = 0
         self._start = 0.0
+        self._video = ""
+
+    def begin_video(self, number: int, total: int) -> None:
+        """Put ``clip 7 of 60`` before the steps that follow; nothing before those of a single video."""
+        interrupt.raise_if_asked()
+        self._video = f"clip {number} of {total}: " if total > 1 else ""
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Show a new step in place of the one before."""
@@ -271,7 +297,7 @@ class TerminalProgress:
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._total, self._done, self._start = total, 0, time.monotonic()
-        self._task = self._bar.add_task(name, total=total, state="")
+        self._task = self._bar.add_task(self._video + name, total=total, state="")
 
     def advance(self, units: int) -> None:
         """Move on, and say how far it is and how long the rest will take."""

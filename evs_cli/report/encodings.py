@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,17 +11,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evs_cli.jobs.encode import WrittenEncoding
+from evs_cli.jobs.encode import SkippedEncoding, WrittenEncoding
 from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.report.records import flat
-from evs_cli.report.render import size_text
+from evs_cli.report.render import show_skipped, show_written, size_text
 from evs_cli.report.tables import plain_table, plan_rows, summary_grid, timings_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from evs_cli.encoders.base import EncodePlan
     from evs_cli.files.encoding.reader import Encoding
     from evs_cli.files.encoding.record import StoreFacts
-    from evs_cli.jobs.runner import Outcome
+    from evs_cli.jobs.encode import Encoded
+    from evs_cli.jobs.runner import Input, Outcome
     from evs_cli.pipeline.clip_plan import ClipPlan
     from evs_cli.report.console import Sink
     from evs_cli.report.shown_frames import FramesView
@@ -29,28 +32,38 @@ if TYPE_CHECKING:
 _SHOWN_RATES = (0.0, 0.5, 0.7, 0.9)
 
 
-def render_encodings(outcomes: Iterable[Outcome[WrittenEncoding | ClipPlan]], sink: Sink) -> None:
+def render_encodings(outcomes: Iterable[Outcome[Encoded]], sink: Sink) -> list[Path]:
     """Show each outcome of ``evs encode`` as it comes, then raise if one of several videos failed.
+
+    Returns:
+        The files that were written.
 
     Raises:
         SomeVideosFailedError: after everything is shown, naming the videos that failed.
     """
+    written: list[Path] = []
     tally = OutcomeTally()
     for outcome, result in tally.results(outcomes, sink.outcome_failed):
-        record = encode_record(outcome)
-        sink.show([record], [flat(record)], partial(_draw, outcome, record, sink))
-        if isinstance(result, WrittenEncoding):
-            sink.status(f"wrote {outcome.input.output} ({size_text(result.size_bytes)})")
+        if isinstance(result, SkippedEncoding):
+            show_skipped(outcome, sink)
+            continue
+        record = encode_record(outcome.input, result, outcome.timings_seconds)
+        path = outcome.input.output if isinstance(result, WrittenEncoding) else None
+        show_written([record], [flat(record)], partial(_draw, outcome.input, result, record, sink), path, sink)
+        if path is not None and isinstance(result, WrittenEncoding):
+            written.append(path)
+            sink.status(f"wrote {path} ({size_text(result.size_bytes)})")
     sink.finish()
     tally.raise_errors()
+    return written
 
 
-def encode_record(outcome: Outcome[WrittenEncoding | ClipPlan]) -> dict[str, Any]:
+def encode_record(
+    named: Input, result: WrittenEncoding | ClipPlan, timings_seconds: Mapping[str, float]
+) -> dict[str, Any]:
     """The JSON record of one video that did not fail."""
-    named, result = outcome.input, outcome.result
-    assert result is not None
     head = {"video": named.video, "output": str(named.output), "model": named.model}
-    timings = {step: round(value, 6) for step, value in outcome.timings_seconds.items()}
+    timings = {step: round(value, 6) for step, value in timings_seconds.items()}
     if not isinstance(result, WrittenEncoding):
         return {**head, "dry_run": True, **_counts(result.encode), "timings_seconds": timings}
     return {
@@ -87,21 +100,19 @@ def _stored(store: StoreFacts) -> dict[str, Any]:
     }
 
 
-def _draw(outcome: Outcome[WrittenEncoding | ClipPlan], record: dict[str, Any], sink: Sink) -> None:
+def _draw(named: Input, result: WrittenEncoding | ClipPlan, record: dict[str, Any], sink: Sink) -> None:
     grid = summary_grid()
-    result = outcome.result
-    assert result is not None
     if not isinstance(result, WrittenEncoding):
         for label, text in plan_rows(result):
             grid.add_row(label, text)
         grid.add_row("tokens", f"{result.encode.total_tokens:,} would be kept, in rank order")
         grid.add_row("sequence", f"{result.encode.sequence_length():,} ids")
-        grid.add_row("output", Text(str(outcome.input.output)))
+        grid.add_row("output", Text(str(named.output)))
     else:
         _add_counts(grid, result.encode, result.reused_frames)
         _add_store(grid, result.store)
         grid.add_row("time", timings_text(record["timings_seconds"]))
-    sink.result(Group(Text(f"{outcome.video}  ({outcome.input.model})", style="bold"), grid))
+    sink.result(Group(Text(f"{named.video}  ({named.model})", style="bold"), grid))
 
 
 def _add_counts(grid: Table, plan: EncodePlan, reused_frames: int) -> None:

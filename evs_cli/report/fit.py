@@ -11,50 +11,111 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from evs_cli.jobs.fit import MAX_RATE
+from evs_cli.errors import BudgetError
+from evs_cli.jobs.fit import MAX_RATE, common_fit
 from evs_cli.jobs.runner import OutcomeTally
+from evs_cli.report.clip_rows import FIT_SORTS, common_text, draw_fits, failed_row, in_order, kept, size_and_grid
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
     from evs_cli.dialects.requests import ServerRecipe
-    from evs_cli.jobs.fit import FitChoice, FitReport
+    from evs_cli.errors import EvsError
+    from evs_cli.jobs.fit import CommonFit, FitChoice, FitReport
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 
-def render_fit(outcomes: Iterable[Outcome[FitReport]], sink: Sink) -> None:
-    """Show how each video fits, the present sampling first, and the lines to run.
+COLUMNS = (
+    *("video", "name", "dialect", "model", "path", "duration_seconds", "size", "grid", "budget", "q"),
+    *("sequence_length", "retained_tokens", "total_tokens", "num_sampled_frames", "frame_height", "frame_width"),
+    *("command", "server", "request", "error"),
+)
+"""Of CSV; a video that failed has its name and ``error`` alone."""
+
+
+def render_fit(
+    outcomes: Iterable[Outcome[FitReport]], sink: Sink, *, is_row_each: bool = False, sort: str | None = None
+) -> None:
+    """Show how each video fits, the present sampling first, and the lines to run; of several the one rate for all.
+
+    Args:
+        outcomes: one a video.
+        sink: where they are shown.
+        is_row_each: whether the table has a row a video, in place of all ways of each.
+        sort: one of ``FIT_SORTS``, for which all are waited for; None is the order in which they come.
 
     Raises:
-        SomeVideosFailedError: one of several videos failed, or cannot fit.
+        UsageError: an unknown ``sort``, before any work.
+        BudgetError: one of several videos cannot fit.
+        SomeVideosFailedError: one of several videos failed.
     """
+    done: list[Outcome[FitReport]] = []
     tally = OutcomeTally()
-    for outcome, report in tally.results(outcomes, sink.outcome_failed):
-        sink.show([_fit_record(outcome.video, report)], _fit_rows(report), partial(_draw, report, sink))
-    sink.finish()
+
+    def tell_failed(outcome: Outcome[FitReport], error: EvsError) -> None:
+        sink.outcome_failed(outcome, error)
+        sink.show((), [failed_row(COLUMNS, outcome, error)], lambda: None)
+
+    for outcome, report in tally.results(kept(in_order(outcomes, sort, FIT_SORTS), done), tell_failed):
+        view = (lambda: None) if is_row_each else partial(_draw, report, sink)
+        sink.show([_fit_record(outcome.video, report)], _fit_rows(outcome.video, report), view)
+    common = common_fit([(each.video, _needed(each)) for each in done if _is_known(each)])
+    sink.show((), (), partial(_draw_all, done, common, sink, is_row_each=is_row_each))
+    sink.finish(fits_all=asdict(common))
     tally.raise_errors()
 
 
+def _is_known(outcome: Outcome[FitReport]) -> bool:
+    """Whether it is known if a video fits: it was planned, though perhaps nothing makes it fit."""
+    return outcome.result is not None or isinstance(outcome.error, BudgetError)
+
+
+def _needed(outcome: Outcome[FitReport]) -> float | None:
+    """The smallest rate at which the present sampling fits; None where none does."""
+    report = outcome.result
+    return None if report is None or report.present is None else report.present.q
+
+
+def _draw_all(done: list[Outcome[FitReport]], common: CommonFit, sink: Sink, *, is_row_each: bool) -> None:
+    """What is told of several videos together; nothing of one."""
+    if is_row_each:
+        draw_fits(done, common, sink)
+    elif len(done) > 1:
+        sink.result(Text(common_text(common, len(done)), style="bold"))
+
+
 def _fit_record(video: str, report: FitReport) -> dict[str, Any]:
-    record = asdict(report)
-    del record["name"]
-    return {"video": video, **record}
+    return {"video": video, **asdict(report)}
 
 
 def _choices(report: FitReport) -> list[FitChoice]:
     return [choice for choice in (report.present, *report.others) if choice is not None]
 
 
-def _fit_rows(report: FitReport) -> list[dict[str, Any]]:
-    rows = []
-    for choice in _choices(report):
-        row = {"name": report.name, "dialect": report.dialect, "model": report.model, "budget": report.budget}
-        row |= {**asdict(choice), "server": None if choice.server is None else choice.server.command}
-        row["frame_height"], row["frame_width"] = choice.frame_size
-        row["request"] = None if choice.server is None else json.dumps(choice.server.request)
-        del row["frame_size"]
-        rows.append(row)
-    return rows
+def _fit_rows(video: str, report: FitReport) -> list[dict[str, Any]]:
+    """The CSV rows of one video, one a way to fit."""
+    return [
+        {
+            "video": video,
+            "name": report.name,
+            "dialect": report.dialect,
+            "model": report.model,
+            **size_and_grid(report.source, choice.token_grid_thw),
+            "budget": report.budget,
+            "q": choice.q,
+            "sequence_length": choice.sequence_length,
+            "retained_tokens": choice.retained_tokens,
+            "total_tokens": choice.total_tokens,
+            "num_sampled_frames": choice.num_sampled_frames,
+            "frame_height": choice.frame_size[0],
+            "frame_width": choice.frame_size[1],
+            "command": choice.command,
+            "server": None if choice.server is None else choice.server.command,
+            "request": None if choice.server is None else json.dumps(choice.server.request),
+            "error": None,
+        }
+        for choice in _choices(report)
+    ]
 
 
 def _draw(report: FitReport, sink: Sink) -> None:

@@ -11,17 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evs_cli.core.dtypes import dtype_name
+from evs_cli.errors import EvsError, first_line
 from evs_cli.jobs.stored_session import StoredPlan
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.encoders.base import EncodePlan
-    from evs_cli.errors import EvsError
     from evs_cli.jobs.prune import PruneResult
-    from evs_cli.jobs.runner import Outcome
+    from evs_cli.jobs.runner import Input, Outcome
 
-SCHEMA_VERSION = 2
-"""Of every command's JSON document."""
 PRINTABLE = ("ids", "embeddings")
 """What ``--print`` can add whole to the JSON of prune and show."""
 
@@ -31,9 +29,24 @@ def error_record(video: str | None, error: EvsError, **which: str | None) -> dic
     return {"video": video, **which, "error": error.message, "hint": error.hint, "exit_code": error.exit_code}
 
 
+def ended_record(video: str | None, error: BaseException) -> dict[str, Any]:
+    """The JSON record of a video that what ended the command left undone: an error, Ctrl-C, or a bug."""
+    if isinstance(error, EvsError):
+        return error_record(video, error)
+    is_interrupt = isinstance(error, KeyboardInterrupt)
+    message = "interrupted" if is_interrupt else f"unexpected {type(error).__name__}: {first_line(error)}"
+    return {"video": video, "error": message, "hint": None, "exit_code": 130 if is_interrupt else 1}
+
+
 def flat(record: Mapping[str, Any]) -> dict[str, Any]:
     """A row for CSV: what of a record is one value each."""
     return {key: value for key, value in record.items() if not isinstance(value, (list, dict))}
+
+
+def skipped_record(named: Input) -> dict[str, Any]:
+    """The JSON record of a video whose output was there already."""
+    rate = {} if named.q is None else {"q": named.q}
+    return {"video": named.video, "output": str(named.output), "model": named.model, **rate, "skipped": True}
 
 
 def prune_record(outcome: Outcome[PruneResult], printed: Sequence[str] = ()) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ from evs_cli.jobs.stored_session import StoredPlan
 from evs_cli.report import records, tables
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.jobs.prune import PruneResult
     from evs_cli.jobs.runner import Outcome
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 def render_prune(
     outcomes: Iterable[Outcome[PruneResult]], sink: Sink, printed: Sequence[str] = (), *, num_videos: int
-) -> None:
+) -> list[Path]:
     """Show each outcome as it comes, then raise if one of several videos failed.
 
     Args:
@@ -30,18 +32,46 @@ def render_prune(
         printed: parts that JSON has whole.
         num_videos: how many videos there are.
 
+    Returns:
+        The files that were written.
+
     Raises:
         SomeVideosFailedError: after everything is shown, naming the videos that failed.
     """
+    written: list[Path] = []
     tally = OutcomeTally()
     for outcome, result in tally.results(outcomes, sink.outcome_failed):
+        if result.is_skipped:
+            show_skipped(outcome, sink)
+            continue
         record = records.prune_record(outcome, printed)
         rows = records.csv_rows(outcome.video, result, record)
-        sink.show([record], rows, partial(_draw, outcome.video, result, record, sink))
-        if result.output_bytes is not None:
-            sink.status(f"wrote {result.output} ({size_text(result.output_bytes)})")
+        path = None if result.output_bytes is None else result.output
+        show_written([record], rows, partial(_draw, outcome.video, result, record, sink), path, sink)
+        if path is not None:
+            written.append(path)
+            sink.status(f"wrote {path} ({size_text(result.output_bytes or 0)})")
     sink.finish()
     tally.raise_errors(num_inputs=num_videos)
+    return written
+
+
+def show_written(
+    records_of_one: Iterable[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, Any]],
+    view: Callable[[], None],
+    path: Path | None,
+    sink: Sink,
+) -> None:
+    """``Sink.show`` of a result that became the file ``path``: where the user wants quiet, its table is the path."""
+    is_path_alone = path is not None and sink.style.quiet
+    sink.show(records_of_one, rows, partial(sink.path, path) if is_path_alone and path is not None else view)
+
+
+def show_skipped(outcome: Outcome[Any], sink: Sink) -> None:
+    """Tell of a video whose result was there already; it has no table and no row of CSV."""
+    sink.show([records.skipped_record(outcome.input)], (), lambda: None)
+    sink.status(f"skipped {outcome.video}: {outcome.input.output} is there already")
 
 
 def _draw(video: str, result: PruneResult, record: dict[str, Any], sink: Sink) -> None:

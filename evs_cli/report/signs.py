@@ -38,6 +38,8 @@ class Signs:
     """Several cells a character: none kept, some, all."""
     spinner: str
     """Rich's name of the sign that turns while evs works."""
+    ellipsis: str
+    """What stands for the part of a name that is cut out."""
 
     def bar(self, count: int, full: int) -> str:
         """One character for ``count`` of ``full``; never the empty one for a count above 0."""
@@ -55,8 +57,8 @@ class Signs:
         return text.translate(_STAND_INS)
 
 
-UNICODE = Signs(True, "▁▂▃▄▅▆▇█", "·", "full bar", "█", " ▏▎▍▌▋▊▉", "·▀▄█", "·▒█", "dots")
-ASCII = Signs(False, "12345678", ".", "8", "#", " .:-=+*%", '."_#', ".+#", "line")
+UNICODE = Signs(True, "▁▂▃▄▅▆▇█", "·", "full bar", "█", " ▏▎▍▌▋▊▉", "·▀▄█", "·▒█", "dots", "…")
+ASCII = Signs(False, "12345678", ".", "8", "#", " .:-=+*%", '."_#', ".+#", "line", "...")
 DRAWN = frozenset("".join((UNICODE.levels, UNICODE.block, UNICODE.parts, UNICODE.halves, UNICODE.pooled))) - {" "}
 """Every sign beyond ASCII that is drawn with; those in sentences are in ``_TEXT``."""
 _STAND_INS = str.maketrans(_TEXT)

@@ -1,21 +1,25 @@
 """``evs view``: which outputs are drawn, and the one pass over the frames that draws them all.
 
 An output is known by its name: ``.html`` is the report page, ``.mp4`` a film, ``.png`` a contact sheet, ``.svg`` and
-``.pdf`` a strip for a paper, anything without a suffix a folder of pictures.
+``.pdf`` a strip for a paper, and a name without a suffix, or of a folder, a folder of pictures.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.text import Text
 
 from evs_cli.errors import UsageError
 from evs_cli.files.output_file import check_output_file
+from evs_cli.report.pictures.folder import check_output_folder
+from evs_cli.report.pictures.strip import SUFFIXES as STRIP_SUFFIXES
+from evs_cli.report.pictures.strip import check_strip_path
 from evs_cli.report.pictures.writer import PictureWriter
 
 if TYPE_CHECKING:
@@ -26,6 +30,13 @@ if TYPE_CHECKING:
     from evs_cli.report.console import Sink
 
 Drawer = Callable[["View", Path, int], PictureWriter]
+
+
+class Checker(Protocol):
+    """Refuses an output that could not be written later."""
+
+    def __call__(self, path: Path, *, overwrite: bool) -> None:
+        """Raise ``UsageError`` or ``ArtifactError``."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,8 @@ class OutputKind:
     """Makes the writer, of a view, a path and the most frames."""
     draws_all_runs: bool = False
     """Whether it has room for more than one run."""
+    check: Checker | None = None
+    """Refuses a path before any work; None does so as for any file."""
 
 
 def _page(view: View, path: Path, max_frames: int) -> PictureWriter:
@@ -50,7 +63,38 @@ def _page(view: View, path: Path, max_frames: int) -> PictureWriter:
     return PageWriter(view, path, max_frames)
 
 
-KINDS = (OutputKind("report page", (".html",), 64, _page, draws_all_runs=True),)
+def _film(view: View, path: Path, max_frames: int) -> PictureWriter:
+    from evs_cli.report.pictures.film import FilmWriter
+
+    return FilmWriter(view, path, max_frames)
+
+
+def _sheet(view: View, path: Path, max_frames: int) -> PictureWriter:
+    from evs_cli.report.pictures.sheet import SheetWriter
+
+    return SheetWriter(view, path, max_frames)
+
+
+def _strip(view: View, path: Path, max_frames: int) -> PictureWriter:
+    from evs_cli.report.pictures.strip import StripWriter
+
+    return StripWriter(view, path, max_frames)
+
+
+def _folder(view: View, path: Path, max_frames: int) -> PictureWriter:
+    from evs_cli.report.pictures.folder import FolderWriter
+
+    return FolderWriter(view, path, max_frames)
+
+
+FOLDER = OutputKind("folder of pictures", (), None, _folder, check=check_output_folder)
+KINDS = (
+    OutputKind("report page", (".html",), 64, _page, draws_all_runs=True),
+    OutputKind("film", (".mp4",), None, _film),
+    OutputKind("contact sheet", (".png",), 24, _sheet),
+    OutputKind("strip", STRIP_SUFFIXES, 8, _strip, check=check_strip_path),
+    FOLDER,
+)
 
 
 @dataclass(frozen=True)
@@ -73,26 +117,43 @@ def settle_view_outputs(names: Sequence[str], *, num_runs: int, overwrite: bool)
         UsageError: no output, two of one name, a suffix that is not known, or too many runs for it.
         ArtifactError: one exists already, or its folder cannot be written.
     """
-    known = ", ".join(suffix for kind in KINDS for suffix in kind.suffixes)
+    known = ", ".join(suffix for kind in KINDS for suffix in kind.suffixes) + ", or a folder"
     if not names:
         raise UsageError(
             "Nothing to draw: no output is given.",
             hint=f"-o report.html draws the report page; -o also takes {known}.",
         )
-    if len(set(names)) < len(names):
+    if len({os.path.abspath(name) for name in names}) < len(names):  # noqa: PTH100 - links stay what they are named
         raise UsageError(f"Invalid outputs {', '.join(names)}: one is given twice. Expected each once.")
     return tuple(_settled(name, known, num_runs, overwrite=overwrite) for name in names)
 
 
 def _settled(name: str, known: str, num_runs: int, *, overwrite: bool) -> ViewOutput:
     path = Path(name)
-    kind = next((each for each in KINDS if path.suffix.lower() in each.suffixes), None)
+    if name == "-":
+        raise UsageError("Invalid output -: pictures do not go to stdout.", hint="Give a file, such as report.html.")
+    kind = (
+        FOLDER if _names_folder(name) else next((each for each in KINDS if path.suffix.lower() in each.suffixes), None)
+    )
     if kind is None:
         raise UsageError(f"Invalid output {name}: suffix {path.suffix!r}. Expected one of {known}.")
     if num_runs > 1 and not kind.draws_all_runs:
         raise UsageError(f"Invalid output {name}: a {kind.name} draws one run, {num_runs} are given. Expected .html.")
-    check_output_file(path, (path.suffix,), overwrite=overwrite)
+    if kind.check is None:
+        check_output_file(path, (path.suffix,), overwrite=overwrite)
+    else:
+        kind.check(path, overwrite=overwrite)
     return ViewOutput(path, kind)
+
+
+def _names_folder(name: str) -> bool:
+    """Whether an output is a folder: it has no suffix, ends with a slash, or is there as one."""
+    if not Path(name).suffix or name.endswith(("/", os.sep)):
+        return True
+    try:
+        return Path(name).is_dir()
+    except OSError:  # a name that is too long: a file of that name is refused
+        return False
 
 
 def render_view(
@@ -119,8 +180,7 @@ def render_view(
         written = draw_outputs(view, outputs, progress, max_frames)
         record = _record(outcome.video, view, written)
         sink.show([record], [_row(record)], partial(_draw, view, sink))
-        for path in written:
-            sink.status(f"wrote {path}, {path.stat().st_size:,} bytes")
+        _report_written(written, outputs, sink)
     sink.finish()
 
 
@@ -145,7 +205,19 @@ def draw_outputs(
                 if frame_index in its:
                     writer.add(frame_index, picture)
             progress.advance(1)
-    return [path for writer in writers for path in writer.finish()]
+    # Two strips of one name share a CSV.
+    return list(dict.fromkeys(path for writer in writers for path in writer.finish()))
+
+
+def _report_written(written: Sequence[Path], outputs: Sequence[ViewOutput], sink: Sink) -> None:
+    """A line a file; a folder of hundreds is one line."""
+    folders = [each.path for each in outputs if each.kind is FOLDER]
+    for folder in folders:
+        sizes = [path.stat().st_size for path in written if path.parent == folder]
+        sink.status(f"wrote {len(sizes)} pictures into {folder}, {sum(sizes):,} bytes")
+    for path in written:
+        if path.parent not in folders:
+            sink.status(f"wrote {path}, {path.stat().st_size:,} bytes")
 
 
 def _record(video: str, view: View, written: Sequence[Path]) -> dict[str, Any]:

@@ -69,6 +69,7 @@ def run_case(case, video, num_frames, plain):
     """Prune in this process; prints its peak memory and the size of all embeddings, in bytes, as JSON."""
     import torch
 
+    from evs_cli.jobs.outputs import OutputRequest
     from evs_cli.jobs.prune import PruneRequest, run_prune
     from evs_cli.pipeline import session
     from evs_cli.pipeline.memory import keep_freed_blocks
@@ -86,7 +87,7 @@ def run_case(case, video, num_frames, plain):
             print(json.dumps({"peak": peak_bytes(), "rows": None}))
             return
         keep_freed_blocks()  # as the program does
-        job = PruneRequest([video], request, [RATE], str(output))
+        job = PruneRequest([video], request, [RATE], OutputRequest(str(output)))
         (outcome,) = run_prune(job, session.SilentProgress())
         prune_record(outcome)
         pruned = outcome.result.pruned

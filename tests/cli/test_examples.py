@@ -1,6 +1,7 @@
 """The examples in the help of every command run as they stand there."""
 
 import importlib
+import itertools
 import json
 import os
 import pkgutil
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import pytest
 from counting_servers import CountingServer
+from PIL import Image
 
 import evs_cli
 import evs_cli.cli
 from evs_cli.cli import app
 from evs_cli.errors import EvsError
 from evs_cli.files.encoding.reader import holds_encoding
+from evs_cli.video.info import probe_video
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {**app._COMMANDS, **app._GROUPS}
@@ -36,35 +39,38 @@ def folder(tmp_path, monkeypatch):
 def outputs(line):
     """What a line says it writes: of several rates, a file each."""
     words = shlex.split(line)
-    if "-o" not in words:
-        return []
-    output = Path(words[words.index("-o") + 1])
+    named = [Path(value) for option, value in itertools.pairwise(words) if option == "-o"]
     rates = words[words.index("--q") + 1].split(",") if "--q" in words else []
     if len(rates) < 2:
-        return [output]
-    return [output.with_name(f"{output.stem}-q{rate}{output.suffix}") for rate in rates]
+        return named
+    return [output.with_name(f"{output.stem}-q{rate}{output.suffix}") for output in named for rate in rates]
 
 
 def prepare(folder, line):
     """Write the files of evs that a line reads."""
     words = shlex.split(line)
-    if "crossing.pt" in words and ("-o" not in words or "view" in words):
+    if "crossing.pt" in words and "prune" not in words:
         evs_cli.prune_video("samples/crossing.mp4", num_frames=4, size=56, output=folder / "crossing.pt")
     if "crossing.safetensors" in words[: words.index("-o") if "-o" in words else None]:
         evs_cli.encode_video("samples/crossing.mp4", folder / "crossing.safetensors", num_frames=4, size=56).close()
 
 
 def check(file):
-    """Read a file of evs back."""
-    if file.suffix == ".html":
-        assert "</html>" in file.read_text(encoding="utf-8")
-        return
-    if holds_encoding(str(file)):
+    """Read a file that evs wrote back, by what reads it."""
+    if file.suffix == ".png":
+        with Image.open(file) as image:
+            image.load()
+    elif file.suffix == ".mp4":
+        assert probe_video(file).num_frames
+    elif file.suffix in MAGIC:
+        assert file.read_bytes().startswith(MAGIC[file.suffix])
+    elif holds_encoding(str(file)):
         evs_cli.open_encoding(file).at(0.5)
     else:
         evs_cli.load(file)
 
 
+MAGIC = {".html": b"<!doctype html>", ".pdf": b"%PDF-", ".svg": b"<?xml"}
 HUB_MODELS = {"qwen3-vl-8b": "qwen3_vl", "qwen2.5-vl-7b": "qwen2_5_vl"}
 
 

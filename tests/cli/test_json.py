@@ -27,7 +27,7 @@ MANY = {
     "plan": (),
     "fit": ("--context", "4096"),
 }
-ONE = ("bench", "check", "export", "show")
+ONE = ("bench", "check", "export", "show", "view")
 """Those of a single video, or file."""
 BESIDE = {"plan": {"totals"}, "sweep": {"summary"}, "sweep --dry-run": {"totals"}}
 """What stands beside the videos."""
@@ -46,10 +46,14 @@ def run(evs, tmp_path, tiny_model, monkeypatch):
             options.append(tmp_path / ("out.safetensors" if len(inputs) == 1 else "out"))
         elif name == "bench":
             options = [*FAST, "--repeats", "1"]
+        elif name == "view":
+            options = [*FAST, "-o", tmp_path / "page.html"]
         elif name == "export":
             options = ["--to", "vllm-frames", "--model", tiny_model("qwen3_vl"), "-o", tmp_path / "body.json"]
         code, out, err = evs(name, *inputs, *options, *more, "--json")
-        assert out.count("\n") == 1, err
+        # Of several videos a line a record, written as it is made, between the document's first line and its last.
+        num_records = len(json.loads(out)["videos"])
+        assert out.count("\n") == (num_records + 2 if len(inputs) > 1 or "--manifest" in more else 1), err
         return code, json.loads(out), err
 
     def checked(line, *inputs, more=()):

@@ -179,10 +179,19 @@ def test_keys_of_rate_heat_original_help_and_play(opened):
 
 def test_a_slider_in_focus_keeps_its_own_keys(opened):
     page = opened(make_view(make_run((4, 3, 3), q=0.5)))
+    page.locator("#strip button").nth(2).click()
     page.focus("#rate")
     page.keyboard.press("ArrowRight")
     assert page.input_value("#rate-number") == "0.51"
-    assert page.get_attribute("#strip button:nth-child(2)", "aria-current") == "true"
+    assert page.get_attribute("#strip button:nth-child(3)", "aria-current") == "true"
+
+
+def test_it_begins_at_a_frame_that_shows_the_rule(opened):
+    run = make_run((8, 4, 4), q=0.8)
+    page = opened(make_view(run))
+    counts = run.retention.num_tokens_per_frame.tolist()
+    partial = next(frame for frame, count in enumerate(counts) if 0 < count < 16)
+    assert page.get_attribute(f"#strip button:nth-child({partial + 1})", "aria-current") == "true"
 
 
 def test_text_from_outside_is_text(opened):
@@ -206,6 +215,7 @@ def test_compared_with_another_rate_method_and_run(opened):
         ("run 1", other.ranking.at(0.25).retention_mask),
     ]:
         page.select_option("#compare", choice)
+        page.locator("#strip button").nth(1).click()
         both = int((mask & main.retention.retention_mask).sum())
         text = page.inner_text("#comparison")
         assert f"keeps {int(mask.sum())}." in text
@@ -261,6 +271,7 @@ def test_kept_cells_show_the_pixels_of_their_own_place(opened, tmp_path, region)
     down, across = box[2] - box[0], box[3] - box[1]
     share = [(region.top - box[0]) / down, (region.left - box[1]) / across]
     share += [(region.bottom - box[0]) / down, (region.right - box[1]) / across]
+    page.locator("#strip button").nth(1).click()
     mask = run.retention.retention_mask[1].numpy()
     cells = np.array(page.evaluate(READ_CELLS, ["#large-a", height, width, share])).reshape(height, width, 3)
     for row in range(height):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from evs_cli.cli.command import show_whole_help
-from evs_cli.cli.options.values import FORMATS, LEVELS, STORE_DTYPES, completed_from
+from evs_cli.cli.options.values import FIT_SORTS, FORMATS, LEVELS, PLAN_SORTS, STORE_DTYPES, completed_from
 
 _OUTPUT = "Output"
 
@@ -17,7 +17,7 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="PATH",
-        help="File to write, .pt or .safetensors, or a folder. A folder takes {stem}.pt of each video; several "
+        help="File to write, .pt or .safetensors. Of several videos a folder, which takes {stem}.pt of each; several "
         "rates put -q0.5 behind the stem. Default: print only.",
         rich_help_panel=_OUTPUT,
     ),
@@ -29,6 +29,33 @@ EncodingOutput = Annotated[
         "-o",
         metavar="PATH",
         help="File to write, .safetensors, or a folder for several videos.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        metavar="PATTERN",
+        help="Path of each result in the folder -o, of {stem}, {parent} (the video's folder), {name} (with its "
+        "suffix), {index} (from 1) and, of prune, {q}: '{parent}/{stem}'. Default: {stem}.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Suffix = Annotated[
+    str | None,
+    typer.Option(
+        "--suffix",
+        metavar="SUFFIX",
+        help="Of the files in the folder -o: .pt or .safetensors. Default: .pt.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+SkipExisting = Annotated[
+    bool,
+    typer.Option(
+        "--skip-existing",
+        help="Leave out videos whose result is there already. It is whole, as files are written whole or not at all.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -76,6 +103,32 @@ Print = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
+PlanSort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        metavar="COLUMN",
+        help="Order of several videos: name, duration, frames, tokens, sequence; the largest first, failed ones last.",
+        autocompletion=completed_from(*PLAN_SORTS),
+        rich_help_panel=_OUTPUT,
+    ),
+]
+FitSort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        metavar="COLUMN",
+        help="Order of several videos: name, duration, tokens, q; the largest first, failed ones last.",
+        autocompletion=completed_from(*FIT_SORTS),
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Details = Annotated[
+    bool,
+    typer.Option(
+        "--details", help="Of several videos print what is printed of one, not a row each.", rich_help_panel=_OUTPUT
+    ),
+]
 Format = Annotated[
     str,
     typer.Option(
@@ -88,7 +141,13 @@ Format = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=_OUTPUT)]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print the result and errors alone.", rich_help_panel=_OUTPUT)
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Print the result and errors alone; of prune and encode with -o the written paths.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 Verbose = Annotated[
     int,

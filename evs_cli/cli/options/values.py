@@ -15,6 +15,8 @@ DECODERS = ("pyav", "decord")
 METHODS = ("evs", "uniform-frames", "random")
 ENDPOINTS = ("auto", "tokenize", "usage")
 STORE_DTYPES = ("bfloat16", "float16", "int8", "fp8")
+PLAN_SORTS = ("name", "duration", "frames", "tokens", "sequence")
+FIT_SORTS = ("name", "duration", "tokens", "q")
 LEVELS = ("all", "main")
 
 

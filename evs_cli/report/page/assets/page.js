@@ -363,4 +363,5 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', scheduleAl
 window.addEventListener('beforeprint', () => { cards.forEach((_, place) => visible.add(place)); redraw(); });
 
 setRate(state.q);
-select(cards.length > 1 ? 1 : 0); // the first frame is always whole, and shows nothing of the rule
+// Begin at a frame that shows the rule: one that keeps some tokens and drops others, as frame 0 never does.
+select(Math.max(cards.findIndex(({ frame }) => keptA.counts[frame] > 0 && keptA.counts[frame] < main.perFrame), 0));
