@@ -18,8 +18,7 @@ EXAMPLES = (
     "evs sweep samples/crossing.mp4 --q 0:0.9:0.1",
     "evs sweep samples/slides.mp4 --q 0.5,0.9,0.95 --quality --format csv",
     "evs sweep samples/pan.mp4 samples/cuts.mp4 --plot sweep.png",
-    "evs sweep samples/crossing.mp4 --q 0.5,0.7,0.9 --method evs,uniform-frames,random",
-    "evs sweep crossing.safetensors --quality",
+    "evs sweep crossing.safetensors --method evs,uniform-frames,random",
 )
 EVERYDAY = (
     *("--q", "--method", "--plot", "--quality", "--model", "--fps", "--num-frames", "--prompt", "--context"),

@@ -31,6 +31,17 @@ TOPICS: dict[str, str] = {
         "How many pictures were sampled from the file, and how many frames of tokens they make: `20 sampled, 10 "
         "of 16 x 28 = 448 tokens`. --fps, --num-frames and --max-frames change the sampling."
     ),
+    "frame map": (
+        "What evs show --frames draws of a frame: a character is two rows of tokens, so that a map has the shape of "
+        "the picture. Under it stand the frame's time, how many tokens it keeps, and a bar of them, full where all "
+        "are kept. In a pooled map a character is several tokens: all kept, some or none. --json has each mask as "
+        "mask_runs: lengths of kept and dropped runs by turns in reading order, kept first."
+    ),
+    "plot": (
+        "The picture of evs sweep --plot. Above, the cost: how long the prompt is at each rate, in tokens where all "
+        "clips are equally long, else as a share of the full prompt. Below, the benefit: the change kept. More than "
+        "eight clips are a median and a band, in which the middle half of them lies. The .csv beside has every number."
+    ),
     "grid": ("The token grid: frames of tokens x rows x columns, after the model has merged patches."),
     "tubelet": ("Several sampled pictures that a model encodes as one frame of tokens (temporal_patch_size of them)."),
     "kept": (
@@ -120,7 +131,8 @@ TOPICS: dict[str, str] = {
     ),
     "method": (
         "Which tokens are kept at a rate. evs ranks them by dissimilarity. uniform-frames keeps whole frames, "
-        "evenly; random keeps any: both are controls at the same count, to see what the ranking is worth."
+        "evenly; random keeps any: both are controls at the same count, to see what the ranking is worth. evs sweep "
+        "--method evs,uniform-frames,random compares them from one encoding."
     ),
     "rank": (
         "The place of a token when all are sorted by dissimilarity, the largest first. A rate keeps the first of "
@@ -206,6 +218,8 @@ ALIASES: dict[str, str] = {
     **{"csv": "json", "variables": "environment", "units": "sizes", "32k": "sizes", "-o": "output", "files": "output"},
     **{"text before": "separators", "text behind": "separators", "prompt tokens": "sequence", "ids": "sequence"},
     **{"encoder cache": "limits", "decoded bytes": "limits", "frame pixels": "limits", "topic": "topics"},
+    **{"--frames": "frame map", "mask runs": "frame map", "pooled": "frame map", "maps": "frame map"},
+    **{"picture": "plot", "--plot": "plot", "curve": "plot", "band": "plot", "median": "plot", "methods": "method"},
     **{"uniform-frames": "method", "random": "method", "id x length": "placeholder", "rounding": "noise"},
 }
 """Other words for a topic."""

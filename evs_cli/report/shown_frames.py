@@ -79,7 +79,7 @@ def _told(run: ViewedRun) -> str:
     num_frames, height, width = run.token_grid_thw
     return (
         f"q = {run.q:g}{method}: {kept:,} of {total:,} tokens kept ({kept / total:.1%}); "
-        f"{num_frames} frames of {height} x {width} = {height * width:,} tokens, a full bar"
+        f"{num_frames} frames of {height} x {width} = {height * width:,} tokens"
     )
 
 

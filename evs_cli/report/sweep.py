@@ -136,7 +136,9 @@ def _columns(rows: Sequence[SweepRow], signs: Signs) -> dict[str, list[str]]:
         cells = [_quality_cells(row) for row in rows]
         columns |= dict(zip(("coverage", "p5", "drift a frame"), map(list, zip(*cells, strict=True)), strict=True))
     columns["curve"] = [signs.long_bar(row.dissimilarity_kept, _CURVE_WIDTH) for row in rows]
-    columns["knee"] = ["knee" if row.is_knee else "" for row in rows]
+    # In a comparison a control's knee is no advice: its curve is a straight line, about.
+    advising = rows[0].method if len({row.method for row in rows}) == 1 else "evs"
+    columns["knee"] = ["knee" if row.is_knee and row.method == advising else "" for row in rows]
     return columns
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import evs_cli
+
 ROOT = Path(__file__).resolve().parents[2]
 CROSSING, SLIDES = "samples/crossing.mp4", "samples/slides.mp4"
 FAST = ("--num-frames", "4", "--size", "56")
@@ -309,3 +311,20 @@ def test_a_forced_colour_brings_no_progress_into_a_pipe():
     assert "load model" not in done.stderr
     rows = re.sub(r"\x1b\[[\d;]*m", "", done.stdout).splitlines()
     assert sum("0.5" in row and "50.0%" in row for row in rows) == 1
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_maps_of_frames_fill_a_terminal_and_no_more(tmp_path, columns):
+    """A line that is too wide would wrap, and a map would fall apart."""
+    path = tmp_path / "out.pt"
+    evs_cli.prune_video(ROOT / CROSSING, num_frames=6, size=56, output=path)
+    code, screen, raw, _ = on_terminal("show", str(path), "--frames", columns=columns)
+    assert code == 0, raw
+    assert screen.colours
+    code, plain, raw, _ = on_terminal("show", str(path), "--frames", "--no-color", columns=columns)
+    assert (code, plain.colours) == (0, set())
+    assert [line.rstrip() for line in plain.lines] == [line.rstrip() for line in screen.lines]
+    captions = [line for line in plain.lines if re.match(r"\d+\.\d\d s  ", line)]
+    most = max(captions, key=len).count(" s  ")
+    assert most == min(6, (columns + 2) // (len("0.00 s  28") + 2))
+    assert sum(line.count(" s  ") for line in captions) == 6

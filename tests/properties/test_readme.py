@@ -22,6 +22,7 @@ README = PAGES["README.md"]
 SHOWN = re.compile(r"<!-- output: (evs .*?) -->\n```text\n(.*?)```", re.DOTALL)
 OUTPUTS = {(page, command): shown for page, text in PAGES.items() for command, shown in SHOWN.findall(text)}
 PYTHON = [(page, code) for page, text in PAGES.items() for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL)]
+DRAWN_WITH = set(" █▀▄·▏▎▍▌▋▊▉")
 LEFT_OUT = "…"  # a line of its own in a shown output: any number of lines
 
 
@@ -74,6 +75,10 @@ def the_same_everywhere(line, verb):
         return line.split()[0]  # times, norms, and which tokens win
     if verb == "sweep" and not line.startswith(("samples/", "  q")):
         return line.split()[:4]  # noise and change in their last digit
+    if verb == "show" and line and set(line) <= DRAWN_WITH:
+        return "a map or a bar"  # which tokens win
+    if verb == "show" and re.fullmatch(r"([\d.]+ s +\d+ *)+", line):
+        return re.findall(r"[\d.]+ s", line)  # without the counts
     if verb in ("show", "export"):
         return re.sub(r"[\d.]+ [KM]B", "SIZE", line)  # versions stand in a file's front, and JPEG encoders differ
     return line.rstrip()
