@@ -189,7 +189,11 @@ def common_text(common: CommonFit, num_videos: int) -> str:
     binding = one_line(common.binding_video or "")
     if common.q is None:
         return f"No one rate up to {MAX_RATE:g} fits all: {binding} does not fit at its present sampling."
-    which = f"all {num_videos} clips" if common.num_videos == num_videos else f"the {common.num_videos} clips that could be read"
+    which = (
+        f"all {num_videos} clips"
+        if common.num_videos == num_videos
+        else f"the {common.num_videos} clips that could be read"
+    )
     if common.q == 0:
         return f"q = 0 fits {which}: none needs pruning."
     return f"q = {common.q:g} fits {which}; {binding} needs it."
