@@ -1,7 +1,8 @@
 """evs: the token budget of video in vision-language models.
 
 ``prune_video`` runs the main job and ``load`` reads its artifact back; ``encode_video`` keeps everything once, and
-``open_encoding`` serves any rate from that. The rule's own functions are here too.
+``open_encoding`` serves any rate from that. ``plan_video`` and ``fit_video`` count a video before any work,
+``check_video`` and ``export_video`` talk to a server. The rule's own functions are here too.
 Names are imported when they are first used, so ``import evs_cli`` costs nothing.
 
 The rooms of the house, lowest first; a room imports from rooms above it in this list, never from one below it:
@@ -27,7 +28,15 @@ from typing import TYPE_CHECKING, Any
 from evs_cli._version import __version__
 
 if TYPE_CHECKING:
-    from evs_cli.api import encode_video, prune_video, sweep_video
+    from evs_cli.api import (
+        check_video,
+        encode_video,
+        export_video,
+        fit_video,
+        plan_video,
+        prune_video,
+        sweep_video,
+    )
     from evs_cli.core.counts import compute_retained_tokens_count, tokens_per_frame
     from evs_cli.core.dissimilarity import compute_dissimilarity
     from evs_cli.core.placeholders import replace_offsets_with_tokens_per_frame
@@ -37,7 +46,11 @@ if TYPE_CHECKING:
     from evs_cli.files.encoding.reader import Encoding, open_encoding
 
 _HOMES = {
+    "check_video": "api",
     "encode_video": "api",
+    "export_video": "api",
+    "fit_video": "api",
+    "plan_video": "api",
     "prune_video": "api",
     "sweep_video": "api",
     "load": "files.artifact",
@@ -60,12 +73,16 @@ __all__ = [
     "Ranking",
     "Retention",
     "__version__",
+    "check_video",
     "compute_dissimilarity",
     "compute_retained_tokens_count",
     "compute_retention_mask",
     "encode_video",
+    "export_video",
+    "fit_video",
     "load",
     "open_encoding",
+    "plan_video",
     "prune_video",
     "replace_offsets_with_tokens_per_frame",
     "save",

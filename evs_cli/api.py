@@ -1,10 +1,10 @@
-"""The Python entry points: prune, sweep or encode one video in one call."""
+"""The Python entry points: one video in one call, with the names of the command line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from evs_cli.core.counts import check_pruning_rate
 from evs_cli.files import artifact
@@ -16,12 +16,20 @@ from evs_cli.jobs.sweep import SweepRow, sweep
 from evs_cli.pipeline.keywords import EncodeKeywords, RequestKeywords
 from evs_cli.pipeline.progress import SilentProgress, Timings
 from evs_cli.pipeline.request import make_request
+from evs_cli.servers.http_json import DEFAULT_TIMEOUT_SECONDS
 from evs_cli.video.own_files import ENCODING_SUFFIX
 from evs_cli.video.source import VideoSource
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
     from evs_cli.files.encoding.reader import Encoding
+    from evs_cli.jobs.budget import BudgetReport
+    from evs_cli.jobs.export import Exported
+    from evs_cli.jobs.fit import FitReport
+    from evs_cli.jobs.runner import Outcome
+    from evs_cli.servers.comparison import CheckReport
+
+Result = TypeVar("Result")
 
 
 def prune_video(
@@ -134,3 +142,181 @@ def encode_video(
     session = open_session(make_request(**request), None, open_cache() if cache else None)
     encode_to_file(video, target, session, store)
     return open_encoding(target)
+
+
+def plan_video(
+    video: str | os.PathLike[str],
+    *,
+    q: float | Sequence[float] | None = None,
+    context: int | None = None,
+    reserve: int = 0,
+    kv_budget_bytes: int | None = None,
+    **request: Unpack[RequestKeywords],
+) -> BudgetReport:
+    """Count one video's tokens and their cost, as ``evs plan`` does: no pixel is decoded and no weight is read.
+
+    Args:
+        video: a path.
+        q: one pruning rate or several to count at, each ``0 <= q < 1``; None is 0 and the model's own, else 0.7.
+        context: longest sequence in tokens; None takes the server's, else the model's own.
+        reserve: tokens of ``context`` kept for the answer.
+        kv_budget_bytes: memory for KV caches, to tell how many such prompts fit.
+        **request: as for ``prune_video``.
+
+    Returns:
+        The counts, a ``RateBudget`` a rate in ``rates``. A video that does not fit is no error: its ``context_share``
+        is above 1, or its ``limit_hit`` names a limit of the server.
+
+    Raises:
+        EvsError: see ``evs_cli.errors``; a bad argument raises before any work.
+        TypeError: a keyword that is none of the above.
+    """
+    from evs_cli.jobs.plan import BudgetJob, PlanRequest
+
+    given = [q] if isinstance(q, (int, float)) else q
+    rates = None if given is None else sorted({check_pruning_rate(rate) for rate in given})
+    job = BudgetJob(make_request(**request))
+    plan = PlanRequest(rates, job.context_less_reserve(context, reserve), kv_budget_bytes, reserve)
+    return _only_result(job.plan([os.fspath(video)], plan))
+
+
+def fit_video(
+    video: str | os.PathLike[str],
+    *,
+    context: int | None = None,
+    max_tokens: int | None = None,
+    reserve: int = 0,
+    **request: Unpack[RequestKeywords],
+) -> FitReport:
+    """Find the smallest pruning rate at which one video fits, and other ways, as ``evs fit`` does.
+
+    Args:
+        video: a path.
+        context: longest sequence in tokens, the answer included; without ``max_tokens`` None is the model's own.
+        max_tokens: longest prompt in tokens.
+        reserve: tokens of ``context`` kept for the answer.
+        **request: as for ``prune_video``.
+
+    Returns:
+        The ways to fit: the present sampling in ``present``, None where no rate up to 0.95 is enough, and ``others``.
+        Each has a multiple of 0.01 for ``q`` and the line that does it.
+
+    Raises:
+        BudgetError: nothing makes it fit.
+        EvsError: see ``evs_cli.errors``; a bad argument raises before any work.
+        TypeError: a keyword that is none of the above.
+    """
+    from evs_cli.jobs.fit_run import fit_request, run_fit
+    from evs_cli.jobs.plan import BudgetJob
+
+    job = BudgetJob(make_request(**request))
+    asked = fit_request(job.encoder, job.context_of(context), max_tokens, reserve)
+    return _only_result(run_fit(job, [os.fspath(video)], asked))
+
+
+def check_video(
+    video: str | os.PathLike[str],
+    url: str,
+    *,
+    q: float | None = None,
+    context: int | None = None,
+    served_model: str | None = None,
+    endpoint: str = "auto",
+    api_key: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    as_url: str | None = None,
+    **request: Unpack[RequestKeywords],
+) -> CheckReport:
+    """Ask a running server for its count of one video and compare it with the plan, as ``evs check`` does.
+
+    Args:
+        video: a path.
+        url: the server, such as ``http://localhost:8000``.
+        q: the rate the server prunes at, ``0 <= q < 1``; None is the server's own.
+        context: longest sequence in tokens that the server should have; None is the model's own.
+        served_model: the model's name at the server; None takes what it lists.
+        endpoint: ``tokenize`` for ids, ``usage`` for a number, ``auto`` for ids where there are any.
+        api_key: the environment variable that holds the server's key.
+        timeout: seconds to wait for an answer.
+        as_url: where the server reads the clip from, or ``file``; None sends it inside the request.
+        **request: as for ``prune_video``; ``model`` and ``dialect`` may be left out where the server states them.
+
+    Returns:
+        The counts side by side. A difference is no error: ``differs`` is True then, and ``comparisons`` say where.
+
+    Raises:
+        ServerError: no answer, or one that cannot be read.
+        RefusedByServerError: a clip that the server would refuse.
+        EvsError: see ``evs_cli.errors``.
+        TypeError: a keyword that is none of the above.
+    """
+    from evs_cli.jobs.check import CheckRequest
+    from evs_cli.jobs.check import check_video as run
+
+    asked = CheckRequest(os.fspath(video), url, endpoint, served_model, api_key, timeout, as_url)
+    plan: RequestKeywords = {**request, "video_pruning_rate": q, "max_model_len": context}
+    return run(asked, **plan)
+
+
+def export_video(
+    video: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    to: str = "vllm-frames",
+    at: str = "planned",
+    quality: int = 95,
+    q: float | None = None,
+    reserve: int = 0,
+    served_model: str | None = None,
+    send: str | None = None,
+    api_key: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    overwrite: bool = False,
+    curl: bool = False,
+    **request: Unpack[RequestKeywords],
+) -> Exported:
+    """Write exactly the planned frames of one video as a request to vLLM, as ``evs export`` does.
+
+    Args:
+        video: a path.
+        output: a ``.json`` file to write; None only sends the body.
+        to: ``vllm-frames``.
+        at: ``planned`` for frames of the planned size, ``source`` for the server to resize.
+        quality: of the JPEGs, 1 to 100.
+        q: the rate the server prunes at, to count what it keeps; None is that of ``server_cmd``, else 0.
+        reserve: tokens of the answer; 0 leaves that to the server.
+        served_model: what the request calls the model; None is its folder or hub id.
+        send: a running server to post the body to, ``http://HOST:PORT``.
+        api_key: the environment variable that holds the server's key.
+        timeout: seconds to wait for an answer.
+        overwrite: whether ``output`` may exist already.
+        curl: whether the result has the line that posts the file.
+        **request: as for ``prune_video``.
+
+    Returns:
+        What was written in ``frames``, with the server's count of it; ``curl`` and ``answer`` where they were asked.
+
+    Raises:
+        EvsError: see ``evs_cli.errors``; a bad argument raises before any work.
+        TypeError: a keyword that is none of the above.
+    """
+    from evs_cli.jobs.export import ExportJob, check_target, server_of
+    from evs_cli.jobs.frames_export import ExportRequest
+
+    check_target(to)
+    job = ExportJob(
+        os.fspath(video),
+        None if output is None else os.fspath(output),
+        server_of(send, api_key, timeout),
+        ExportRequest(at, quality, q, served_model, reserve or None),
+        overwrite=overwrite,
+        with_curl=curl,
+    )
+    return _only_result(job.run(make_request(**request), SilentProgress()))
+
+
+def _only_result(outcomes: Iterator[Outcome[Result]]) -> Result:
+    """The result of a job on one video, whose error has been raised."""
+    (outcome,) = outcomes
+    assert outcome.result is not None
+    return outcome.result

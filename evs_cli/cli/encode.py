@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from evs_cli.cli import options as o
 from evs_cli.cli.shared import with_encoder, with_output
@@ -58,4 +59,4 @@ def command(
         )
         written = render_encodings(run_encode(job, progress), sink)
     if len(written) == 1 and len(videos) == 1:
-        sink.hint(f"evs sweep {shlex.quote(str(written[0]))}")
+        sink.hint(f"evs sweep {shlex.quote(output if Path(output) == written[0] else str(written[0]))}")

@@ -10,9 +10,8 @@ from evs_cli.report.console import Sink
 
 EXAMPLES = (
     "evs fit samples/crossing.mp4 --model qwen3-vl-8b --dialect vllm --context 1024",
-    "evs fit samples/crossing.mp4 --context 4k --reserve 512",
-    "evs fit samples/*.mp4 --context 4k --sort q",
-    "evs fit --frames 64 --height 448 --width 448 --duration 60 --max-tokens 8192 --json",
+    "evs fit samples/pan.mp4 samples/cuts.mp4 --context 4k --reserve 512",
+    "evs fit --frames 64 --height 448 --width 448 --max-tokens 8192",
 )
 EVERYDAY = (
     *("--context", "--max-tokens", "--reserve", "--model", "--fps", "--num-frames", "--prompt", "--dialect"),

@@ -12,7 +12,7 @@ from evs_cli.report.console import Sink
 EXAMPLES = (
     "evs plan samples/crossing.mp4",
     "evs plan samples/pan.mp4 samples/cuts.mp4 --q 0,0.5,0.9 --json",
-    "evs plan samples/*.mp4 --context 4k --sort tokens",
+    "evs plan samples/pan.mp4 samples/cuts.mp4 --context 4k --sort tokens",
     "evs plan samples/crossing.mp4 --model qwen3-vl-8b --dialect all",
     "evs plan --frames 32 --height 448 --width 448 --duration 60 --context 8k",
 )

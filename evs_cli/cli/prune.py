@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import typer
 
@@ -47,8 +48,8 @@ def command(
     """Drop the video tokens that repeat the frame before.
 
     Frame 0 is kept whole, and of the others the tokens that differ most from the frame before. Prints the tokens of
-    every frame and the rebuilt sequence; -o writes the pruned embeddings beside them, and -q then prints the paths of
-    the written files alone. A file of `evs encode` in place of a video is read, not encoded: as many rows of it as are
+    every frame and the rebuilt sequence; -o writes the pruned embeddings, and with -q prints the written paths
+    alone. A file of `evs encode` in place of a video is read, not encoded: as many rows of it as are
     kept.
     """
     parts = printed_parts(printed)
@@ -76,4 +77,5 @@ def command(
         )
         written = render_prune(run_prune(job, progress), sink, parts, num_videos=len(videos))
     if len(written) == 1 and len(videos) == 1:
-        sink.hint(f"evs show {shlex.quote(str(written[0]))}")
+        path = written[0]
+        sink.hint(f"evs show {shlex.quote(output if output and Path(output) == path else str(path))}")

@@ -172,9 +172,20 @@ TOPICS: dict[str, str] = {
         "24GiB, 512MiB and 80GB work too."
     ),
     "output": (
-        "One video and one rate: -o is a file. Several videos: -o is a folder, and each becomes {stem}.pt. "
+        "One video and one rate: -o is a file. Several videos: -o is a folder, and each becomes {stem}.pt; "
+        "--name '{parent}/{stem}' keeps their folders, and --suffix chooses the kind. "
         "Several rates: -q0.5 stands behind each stem, as in out-q0.5.pt. Two that would become the same file are "
-        "refused before any work, and so is one that exists, unless --force is given."
+        "refused before any work, and so is one that exists, unless --force or --skip-existing is given. -q prints "
+        "the written paths alone."
+    ),
+    "fits": (
+        "In evs plan of several videos: the lowest of the rates at which a clip fits the context, or no. In evs fit: "
+        "yes; resampled, where no rate up to 0.95 is enough but fewer or smaller frames are; or no. failed: the clip "
+        "could not be planned."
+    ),
+    "clip": (
+        "A video as it was named, cut in the middle where a terminal is narrow. seconds is its length, size the "
+        "width x height of its file."
     ),
     "exit codes": (
         "0 ok. 1 failed: one of several videos, or unexpected. 2 usage: the command line. 3 the video cannot be "
@@ -183,7 +194,8 @@ TOPICS: dict[str, str] = {
     ),
     "json": (
         "--json prints one document: schema_version, command, and videos with a record each. A video that failed "
-        "has error, hint and exit_code in its record. --format csv prints rows."
+        "has error, hint and exit_code in its record. --format csv prints rows. Of several videos both are printed "
+        "as each is done."
     ),
     "environment": (
         "EVS_MODEL and EVS_DEVICE set the defaults of --model and --device. EVS_CACHE is the cache's folder, "
@@ -214,6 +226,7 @@ ALIASES: dict[str, str] = {
     **{"prompt seconds": "told", "times": "told", "server": "dialect", "servers": "dialect", "dialects": "dialect"},
     **{"vllm": "dialect", "sglang": "dialect", "hf": "dialect", "walls": "limits", "limit": "limits"},
     **{"rank order": "rank", "ranking": "rank", "rows": "embeddings", "norms": "embeddings", "mask": "plain mask"},
+    **{"seconds": "clip", "duration": "clip", "before": "sequence", "resampled": "fits", "failed": "fits"},
     **{"reuse": "repeat the one before", "exit code": "exit codes", "errors": "exit codes", "format": "json"},
     **{"csv": "json", "variables": "environment", "units": "sizes", "32k": "sizes", "-o": "output", "files": "output"},
     **{"text before": "separators", "text behind": "separators", "prompt tokens": "sequence", "ids": "sequence"},

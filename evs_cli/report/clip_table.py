@@ -47,7 +47,7 @@ def clip_table(names: Sequence[str], columns: Sequence[Column], sink: Sink) -> T
         columns: beside the names; one without a cell that says something is left out.
         sink: where it is shown.
     """
-    names = [one_line(name) for name in names]
+    names = [sink.as_shown(one_line(name)) for name in names]
     columns = [column for column in columns if any(column.cells)]
     longest = max((cell_len(name) for name in names), default=0)
     for shown in _fewer_and_fewer(columns):

@@ -155,8 +155,8 @@ class Sink:
             self._add(records)
         elif self.style.format == "table":
             view()
-        elif rows is not None:
-            self.text(to_csv(list(rows), header=not self._has_header))
+        elif rows := list(rows or ()):
+            self.text(to_csv(rows, header=not self._has_header))
             self._has_header = True
 
     def outcome_failed(self, outcome: Outcome[Any], error: EvsError, *, with_model: bool = False) -> None:
@@ -196,6 +196,11 @@ class Sink:
         with self._progress_hidden():
             self._out.file.write(self.signs.written(text if text.endswith("\n") else text + "\n"))
             self._out.file.flush()
+
+    def as_shown(self, text: str) -> str:
+        """A name as stdout shows it: a letter that it does not know is a number there, and wider."""
+        encoding = getattr(self._out.file, "encoding", None) or "utf-8"
+        return text.encode(encoding, "backslashreplace").decode(encoding)
 
     def path(self, path: Path) -> None:
         """Print a file's path on a line of stdout; off a terminal byte by byte as it is, for programs to open it."""

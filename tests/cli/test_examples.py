@@ -108,7 +108,7 @@ def test_an_example_runs(folder, standing_in, monkeypatch, capsys, line):
     assert "Error" not in err
     for output in outputs(line):
         path = folder / output
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
         assert files
         for file in files:
             if file.suffix == ".json":

@@ -178,6 +178,15 @@ def test_every_heading_of_a_sweep_is_a_topic(evs, tiny_model, page):
         assert page("help", *heading.split()), heading
 
 
+@pytest.mark.parametrize("line", [("plan", "--q", "0,0.7", "--context", "4k"), ("fit", "--context", "4k")])
+def test_every_heading_of_a_row_a_clip_is_a_topic(evs, page, line):
+    _, out, _ = evs(*line, "samples/pan.mp4", "samples/cuts.mp4")
+    headings = out.splitlines()[1].replace("q = ", "").split()
+    assert len(headings) == 10
+    for heading in headings:
+        assert heading in ("0", "0.7") or page("help", heading), heading
+
+
 def test_every_heading_of_plans_and_fits_is_a_topic(evs, tiny_model, page):
     numbers = ("--frames", "8", "--height", "64", "--width", "64", "--model", tiny_model("qwen3_vl"))
     for arguments in (("plan", *numbers, "--dialect", "all"), ("fit", *numbers, "--context", "4k")):

@@ -29,7 +29,7 @@ MANY = {
 }
 ONE = ("bench", "check", "export", "show", "view")
 """Those of a single video, or file."""
-BESIDE = {"plan": {"totals"}, "sweep": {"summary"}, "sweep --dry-run": {"totals"}}
+BESIDE = {"plan": {"totals"}, "fit": {"fits_all"}, "sweep": {"summary"}, "sweep --dry-run": {"totals"}}
 """What stands beside the videos."""
 NO_VIDEO = {"models": "families", "cache ls": "entries", "cache rm": "removed"}
 

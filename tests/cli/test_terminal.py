@@ -180,10 +180,12 @@ def test_progress_of_prune_leaves_no_residue(tmp_path):
 
 
 def test_progress_of_several_videos_leaves_no_residue():
-    code, screen, _raw, _ = on_terminal("prune", CROSSING, SLIDES, "samples/gone.mp4", *FAST, columns=160)
+    code, screen, raw, _ = on_terminal("prune", CROSSING, SLIDES, "samples/gone.mp4", *FAST, columns=160)
     assert code == 1
     lines = [line for line in screen.lines if line]
     assert_no_residue(lines)
+    assert "clip 1 of 3: load model" in raw
+    assert "clip 2 of 3: encode" in raw
     titles = [line for line in lines if line.endswith("(dinov2-small)")]
     assert titles == [f"{CROSSING}  (dinov2-small)", f"{SLIDES}  (dinov2-small)"], lines
     assert sum(line.startswith("1 0x28 2") for line in lines) == 2

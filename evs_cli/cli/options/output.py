@@ -108,7 +108,8 @@ PlanSort = Annotated[
     typer.Option(
         "--sort",
         metavar="COLUMN",
-        help="Order of several videos: name, duration, frames, tokens, sequence; the largest first, failed ones last.",
+        help="Order of several videos, such as tokens. One of name, duration, frames, tokens, sequence. The largest "
+        "first, failed ones last. Default: as named.",
         autocompletion=completed_from(*PLAN_SORTS),
         rich_help_panel=_OUTPUT,
     ),
@@ -118,16 +119,15 @@ FitSort = Annotated[
     typer.Option(
         "--sort",
         metavar="COLUMN",
-        help="Order of several videos: name, duration, tokens, q; the largest first, failed ones last.",
+        help="Order of several videos, such as q. One of name, duration, tokens, q. The largest first, failed ones "
+        "last. Default: as named.",
         autocompletion=completed_from(*FIT_SORTS),
         rich_help_panel=_OUTPUT,
     ),
 ]
 Details = Annotated[
     bool,
-    typer.Option(
-        "--details", help="Of several videos print what is printed of one, not a row each.", rich_help_panel=_OUTPUT
-    ),
+    typer.Option("--details", help="Print all of each video, not a row.", rich_help_panel=_OUTPUT),
 ]
 Format = Annotated[
     str,
@@ -145,7 +145,7 @@ Quiet = Annotated[
     typer.Option(
         "--quiet",
         "-q",
-        help="Print the result and errors alone; of prune and encode with -o the written paths.",
+        help="Print the result and errors alone.",
         rich_help_panel=_OUTPUT,
     ),
 ]
