@@ -22,6 +22,10 @@ Entry = tuple[str, str]
 """A name and what is said of it."""
 
 
+_SHORT_EXAMPLES = 3
+"""Examples on the short page, which has to fit a screen; the whole page has all."""
+
+
 def page_width() -> int:
     """Columns to write a page in."""
     return max(24, min(_MAX_WIDTH, get_terminal_size((80, 24)).columns))
@@ -36,7 +40,7 @@ def command_page(
         path: how it is called, ``evs prune``.
         command: a ``TyperCommand``.
         everyday: options on the short page, by their first long name and in this order.
-        examples: command lines.
+        examples: command lines, the plainest first.
         every: whether the whole page is wanted.
         width: columns.
     """
@@ -53,7 +57,8 @@ def command_page(
     else:
         by_name = {_long_name(option): option for option in options}
         parts.append(_entries(_briefly([by_name[name] for name in everyday], width), width))
-    parts.append("Examples:\n" + "\n".join(_example(line, width) for line in examples))
+    shown = examples if every else examples[:_SHORT_EXAMPLES]
+    parts.append("Examples:\n" + "\n".join(_example(line, width) for line in shown))
     left = sum(_long_name(option) not in everyday for option in options)
     if not every and left:
         parts.append(

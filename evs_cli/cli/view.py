@@ -31,7 +31,7 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE",
-        help="Files of `evs prune` or `evs encode` that are of one video, side by side; or that video.",
+        help="A video, or what `evs prune` or `evs encode` wrote of it, side by side.",
     ),
 ]
 Outputs = Annotated[
@@ -40,9 +40,9 @@ Outputs = Annotated[
         "--output",
         "-o",
         metavar="PATH",
-        help="What to draw, by its suffix; give it again for more: report.html, the page with a slider; sheet.png, a "
-        "contact sheet; masks.mp4, a film; frames/, a folder of PNGs and their sheet; strip.svg or strip.pdf, a strip "
-        "for a paper and its CSV.",
+        help="What to draw: report.html, sheet.png, masks.mp4, frames/ or strip.svg. The suffix says what: .html is "
+        "the page with a slider, .png a contact sheet, .mp4 a film, .svg or .pdf a strip for a paper with its .csv, and a "
+        "folder gets a PNG a frame and their sheet. Give it again for more.",
     ),
 ]
 SourceVideo = Annotated[
@@ -81,13 +81,12 @@ def command(
     force: o.Force = False,
     cache: o.Cache = False,
 ) -> None:
-    """See what was kept of a video: a page with a slider for the rate, or pictures.
+    """See what was kept of a video, on a page or in pictures.
 
-    Kept tokens are clear, dropped ones grey and dark, with an outline between.
-
-    The page is one file that needs no network. FILE is what `evs prune` or `evs encode` wrote; its pictures come from
-    the video, if that is at hand. A video in its place is encoded first. Several files of one video, or --model given
-    again, stand side by side.
+    Kept tokens are clear, dropped ones grey and dark, with an outline between. The page has a slider for the rate, and
+    is one file that needs no network. FILE is what `evs prune` or `evs encode` wrote; its pictures come from the video,
+    if that is at hand. A video in its place is encoded first. Several files of one video, or --model given again, stand
+    side by side.
     """
     rates = pruning_rates(None if q is None else [q], keep)
     if rates is not None and len(rates) > 1:
