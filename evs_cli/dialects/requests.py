@@ -32,6 +32,8 @@ class ServingRequest:
     model: str
     """Folder or hub id, as the server takes it."""
     q: float
+    own_rate: float
+    """What the server prunes at unless its line says otherwise."""
     context: int | None
     """``max_model_len``; None leaves the model's own."""
     video: str | None
@@ -39,6 +41,13 @@ class ServingRequest:
     prompt: str | None
     max_tokens: int | None
     """Length of the answer; None leaves it to the server."""
+
+
+def only_asked(options: ServerOptions, started: ServerOptions) -> ServerOptions:
+    """What a request must say so that ``options`` hold at a server that was started with ``started``."""
+    own = started.mm_processor
+    changed = {name: value for name, value in options.mm_processor.items() if name not in own or own[name] != value}
+    return ServerOptions(request=options.request, mm_processor=changed)
 
 
 def chat_body(serving: ServingRequest, url: str) -> dict[str, Any]:

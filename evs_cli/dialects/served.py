@@ -6,14 +6,18 @@ In: an encoder (for its processor and tokenizer), a file's facts or numbers, a d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
+from evs_cli.dialects.requests import only_asked
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
@@ -45,6 +49,8 @@ class ServedClip:
     outer_tokens: int
     """Ids of the markers around the whole video."""
     notes: tuple[str, ...]
+    request_note: str | None = None
+    """Of the notes, what a server must be started with so that it takes the request; None where nothing is needed."""
 
     @property
     def q(self) -> float:
@@ -97,6 +103,29 @@ class ServedPlanner:
             started = replace(self.options, request=request)
         return self.rules.with_pixels(started, options, self.model)
 
+    def request_arguments(self, sampling: SamplingRequest, options: EncodeOptions) -> dict[str, Any]:
+        """What of sampling and size a request says beside its messages; the server's own options are not said again."""
+        return self.rules.extra_body(only_asked(self.server_options(sampling, options), self.options))
+
+    def request_note(self, said: Mapping[str, Any]) -> str | None:
+        """A sentence on the option without which a server refuses a request that says ``said``; None needs none.
+
+        Raises:
+            RefusedByServerError: the server is known to be started without it.
+        """
+        option = self.rules.trust_option
+        if option is None or not said or self.options.trusts_requests:
+            return None
+        names = " and ".join(said)
+        if self.options.trusts_requests is False and not self._may_configure:
+            own = [f"--{name.replace('_', '-')} {shlex.quote(json.dumps(part))}" for name, part in said.items() if part]
+            instead = f", or start it with {' '.join(own)} and ask for nothing" if own else ""
+            raise RefusedByServerError(
+                f"a server that was started without {option} answers 400 to {names} of a request.",
+                hint=f"Add {option} to its command line{instead}.",
+            )
+        return f"the request says {names}, which the server takes only if it was started with {option}"
+
     @property
     def pruning(self) -> PruningRate:
         """The rate the server prunes at, and who says so."""
@@ -148,6 +177,7 @@ class ServedPlanner:
         Raises:
             RefusedByServerError: the server would refuse the clip, or fail on it.
         """
+        request_note = self.request_note(self.request_arguments(sampling, options))
         server = self.server_plan(source, sampling, options, len(true.pts_seconds))
         selection = self.selection(server, true)
         clip = Clip(source.height, source.width, selection.pts_seconds, true.duration_seconds)
@@ -163,9 +193,10 @@ class ServedPlanner:
         )
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         option_notes = self.rules.option_notes(self.options)
-        notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes)
+        request_notes = () if request_note is None else (request_note,)
+        notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes, *request_notes)
         outer = sum(map(len, self.encoder.text_ids(server.outer)))
-        return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes)
+        return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes, request_note)
 
     def selection(self, server: ServerPlan, true: SourceTimes) -> FrameSelection:
         """The frames a server samples, among those there really are: one past the last is the last."""

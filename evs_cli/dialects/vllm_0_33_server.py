@@ -12,7 +12,7 @@ from evs_cli.dialects import vllm_0_33_glm as glm
 from evs_cli.dialects import vllm_0_33_internvl as internvl
 from evs_cli.dialects import vllm_0_33_limits as limits
 from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerSource
-from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text, only_asked
 from evs_cli.dialects.server import FamilyRules, Limit, Server
 from evs_cli.video.info import VideoInfo
 
@@ -30,6 +30,7 @@ class Vllm(Server):
     own_options = frozenset(("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens"))
     limit_variables = limits.VARIABLES
     context_option = "--max-model-len"
+    trust_option = "--trust-request-mm-kwargs"
     owner = "vllm"
     version_path = "/version"
     skips_missing_frames = True
@@ -59,10 +60,11 @@ class Vllm(Server):
             body["mm_processor_kwargs"] = dict(options.mm_processor)
         return body
 
-    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
+    def recipe(self, serving: ServingRequest, options: ServerOptions, started: ServerOptions) -> ServerRecipe:
         """See ``Server.recipe``."""
-        body = {**chat_body(serving, absolute_path(serving.video).as_uri()), **self.extra_body(options)}
-        return ServerRecipe(_line(serving, options), body)
+        said = self.extra_body(only_asked(options, started))
+        line = _line(serving, started, is_trusting=bool(said or started.trusts_requests))
+        return ServerRecipe(line, {**chat_body(serving, absolute_path(serving.video).as_uri()), **said})
 
 
 SERVER = Vllm()
@@ -82,7 +84,7 @@ def opencv_num_frames(video: VideoInfo) -> int:
     return video.num_frames if video.num_frames < claimed - 1 and not video.is_cut_off else claimed
 
 
-def _line(serving: ServingRequest, options: ServerOptions) -> str:
+def _line(serving: ServingRequest, options: ServerOptions, *, is_trusting: bool) -> str:
     changed = {variable: getattr(options, field) for variable, field in limits.VARIABLES.items()}
     words = [f"{variable}={value}" for variable, value in changed.items() if value is not None]
     words += ["vllm", "serve", serving.model]
@@ -91,4 +93,6 @@ def _line(serving: ServingRequest, options: ServerOptions) -> str:
     if options.max_num_batched_tokens is not None:
         words += ["--max-num-batched-tokens", str(options.max_num_batched_tokens)]
     words += ["--media-io-kwargs", json_text({"video": options.media_io})] if options.media_io else []
+    words += ["--mm-processor-kwargs", json_text(options.mm_processor)] if options.mm_processor else []
+    words += ["--trust-request-mm-kwargs"] if is_trusting else []
     return shlex.join([*words, "--allowed-local-media-path", str(absolute_path(serving.video).parent)])

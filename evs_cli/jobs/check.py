@@ -14,9 +14,7 @@ from typing import Any, Unpack, cast
 from urllib.parse import urlsplit
 
 from evs_cli.dialects import dialect_of_owner
-from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.requests import DEFAULT_PROMPT, ServingRequest, absolute_path, chat_body
-from evs_cli.dialects.served import ServedPlanner
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
 from evs_cli.jobs.budget import model_context_limit
@@ -26,7 +24,7 @@ from evs_cli.jobs.check_verdict import answer_notes, difference_of, server_notes
 from evs_cli.jobs.inputs import STDIN, opened
 from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.pipeline.keywords import RequestKeywords
-from evs_cli.pipeline.progress import Timings
+from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest, make_request
 from evs_cli.servers.client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
 from evs_cli.servers.comparison import (
@@ -99,20 +97,25 @@ class CheckRequest:
         return absolute_path(self.video).as_uri() if self.as_url == AS_FILE else self.as_url
 
 
-def run_check(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> Iterator[Outcome[CheckReport]]:
+def run_check(
+    request: CheckRequest, progress: Progress, **plan: Unpack[RequestKeywords]
+) -> Iterator[Outcome[CheckReport]]:
     """Check one video; a count that differs from the plan is a refusal. Arguments and errors as ``check_video``."""
 
     def work(request: CheckRequest, _: Timings) -> CheckReport:
-        return check_video(request, **plan)
+        return check_video(request, progress, **plan)
 
     return run_each([(Input(request.video), request)], work, is_single=True, refuses=difference_of)
 
 
-def check_video(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> CheckReport:
+def check_video(
+    request: CheckRequest, progress: Progress | None = None, **plan: Unpack[RequestKeywords]
+) -> CheckReport:
     """Plan a video, ask a server for its count, and compare.
 
     Args:
         request: the video and the server.
+        progress: who is told, before the request is sent, what the server must be started with to take it.
         **plan: the keywords of ``make_request``; model and dialect may be left out where the server states them.
 
     Raises:
@@ -135,6 +138,8 @@ def check_video(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> Check
     with opened(request.video) as source:
         assert isinstance(source, (str, os.PathLike))
         clip = plan_clip(request.video, source, session)
+        if clip.served.request_note is not None and progress is not None:
+            progress.notice(f"{clip.name}: {clip.served.request_note}")
         answer = _ask(client, request, listed, clip, Path(source), is_guess=is_guess)
         return _report(client, request, listed, clip, answer)
 
@@ -207,11 +212,8 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     """
     session = clip.session
     assert session.options.prompt is not None
-    serving = ServingRequest(served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
-    # By a server started without options: its own need not be said again, and must not be, so that they show.
-    asking = ServedPlanner(session.dialect, clip.planner.encoder, ServerOptions(), session.sampling)
-    asked = asking.server_options(session.sampling, session.options)
-    return {**chat_body(serving, url), **asking.rules.extra_body(asked)}
+    serving = ServingRequest(served_model, clip.q, clip.q, None, clip.path, session.options.prompt, max_tokens)
+    return {**chat_body(serving, url), **clip.planner.request_arguments(session.sampling, session.options)}
 
 
 def _report(

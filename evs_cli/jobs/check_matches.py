@@ -88,7 +88,8 @@ def whole_frame_difference(clip: ServedClip, difference: int) -> tuple[str, ...]
 
 def _others(clip: CheckedClip) -> Iterator[tuple[str, CheckedClip]]:
     """The dialect of the plan as it is and less its options one by one, then the other servers; each with its name."""
-    session = clip.session
+    # What other options its line would have is asked here too: the request's part may stand in the server's.
+    session = replace(clip.session, server=replace(clip.session.server, trusts_requests=None))
     own, plain = session.dialect.name, EncodeOptions(prompt=session.options.prompt)
     variants = [(own, session)]
     if session.sampling != SamplingRequest() or session.options != plain:

@@ -40,8 +40,9 @@ class CheckedClip:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on the file and the plan."""
-        return (*self.video.warnings, *self.served.notes)
+        """Sentences on the file and the plan, less what is told before the request is sent."""
+        told = self.served.request_note
+        return (*self.video.warnings, *(note for note in self.served.notes if note != told))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, markers included."""

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, evs_flags
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
@@ -255,13 +256,15 @@ def server_recipe(planned: ClipPlan, clips: Clips, request: FitRequest, q: float
     serving = ServingRequest(
         model=clips.planner.encoder.source.location,
         q=q,
+        own_rate=clips.planner.rules.pruning(clips.planner.model, ServerOptions()).q,
         context=request.context,
         video=planned.source.path,
         prompt=options.prompt,
         # What a server keeps anyway is no answer that was asked for.
         max_tokens=request.reserve if request.reserve > clips.planner.rules.context_margin else None,
     )
-    return clips.planner.rules.recipe(serving, clips.planner.server_options(planned.sampling, options))
+    planner = clips.planner
+    return planner.rules.recipe(serving, planner.server_options(planned.sampling, options), planner.options)
 
 
 def _impossible(planned: ClipPlan, search: _Search) -> BudgetError:

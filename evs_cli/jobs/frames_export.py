@@ -114,6 +114,8 @@ class FramesExport:
     told: tuple[str, ...]
     """(T,) the words that tell the times of each frame of tokens; empty where none are told."""
     notes: tuple[str, ...] = ()
+    server_option: str | None = None
+    """What the server must be started with to take the request; None where its command line has it."""
 
     @property
     def num_repeated(self) -> int:
@@ -130,6 +132,7 @@ class FramesExporter:
 
     Raises:
         UsageError: a family of which it is not known how vLLM takes its frames, or frames of another server.
+        RefusedByServerError: a server that is known to refuse what the request says.
     """
 
     def __init__(self, session: Session, request: ExportRequest) -> None:
@@ -155,6 +158,9 @@ class FramesExporter:
         asked = self._planner.server_options(SamplingRequest(), session.request.options)
         self.dialect, self.model = target, self._planner.model
         self.options: ServerOptions = replace(asked, mm_processor=processor_arguments(self.model, asked))
+        # The number and the times of the frames are always said, so the server must take what a request says.
+        said = ("media_io_kwargs", *(("mm_processor_kwargs",) if self.options.mm_processor else ()))
+        self.request_note = self._planner.request_note({name: {} for name in said})
 
     def export(self, video: VideoSource, name: str, output: Path, *, overwrite: bool = False) -> FramesExport:
         """Write one request.
@@ -224,6 +230,7 @@ class FramesExporter:
             context_limit=self.options.max_model_len or model_context_limit(self.session.encoder),
             told=tuple(text.removesuffix(self.model.start).strip() for text in served.frame_texts if text),
             notes=tuple(note for note in (*notes, *served.notes) if note not in plan.notes),
+            server_option=None if self.request_note is None else self.dialect.rules.trust_option,
         )
 
     def _size(self, plan: ClipPlan) -> tuple[Size, list[str]]:
@@ -262,6 +269,7 @@ class FramesExporter:
         serving = ServingRequest(
             model=self.request.served_model_name or self.session.encoder.source.location,
             q=0.0,
+            own_rate=0.0,
             context=None,
             video=DATA_URL_HEAD,
             prompt=self.session.request.options.prompt,

@@ -12,6 +12,9 @@ from served_models import cases
 from tiny_grid_models import grid_family
 
 from evs_cli.dialects.server_options import parse_server_command, parse_server_options
+from evs_cli.errors import BudgetError
+from evs_cli.jobs.fit import FitRequest
+from evs_cli.jobs.fit_run import run_fit
 from evs_cli.jobs.plan import BudgetJob, PlanRequest, refusal_of
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.request import make_request
@@ -163,6 +166,77 @@ def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model,
         assert choice["server"]["request"]["max_tokens"] == 8
         if dialect == "vllm":
             assert (options.video_pruning_rate or 0) == choice["q"]
+
+
+SIZE_OPTIONS = {
+    "qwen2_5_vl": {"shortest_edge": "frame_min_pixels", "longest_edge": "frame_max_pixels"},
+    "qwen3_vl": {"shortest_edge": "video_min_pixels", "longest_edge": "video_max_pixels"},
+}
+"""How ``evs`` says the edges of ``size`` that a request says."""
+
+
+def planned_again(server, numbers, checkpoint):
+    """The plan of a server line and a request that ``fit`` printed, given back to ``plan --server-cmd``."""
+    body = server.request
+    asked = dict(body.get("media_io_kwargs", {}).get("video", {}))
+    size = body.get("mm_processor_kwargs", {}).get("size", {})
+    asked |= {SIZE_OPTIONS[checkpoint][edge]: pixels for edge, pixels in size.items()}
+    (message,) = body["messages"]
+    request = make_request(server_cmd=server.command, prompt=message["content"][1]["text"], **asked)
+    job = BudgetJob(request)
+    (outcome,) = job.plan([numbers], PlanRequest(None, None, reserve=body.get("max_tokens", 0)))
+    return outcome
+
+
+@cases(60, daily=24)
+@given(
+    checkpoint=st.sampled_from(["qwen2_5_vl", "qwen3_vl", "nemotron_12b"]),
+    dialect=st.sampled_from(["vllm", "sglang"]),
+    seconds=st.floats(2.0, 90.0),
+    height=st.integers(120, 1200),
+    width=st.integers(120, 1200),
+    share=st.floats(0.2, 1.3),
+    reserve=st.sampled_from([0, 40]),
+    own=st.sampled_from([{}, {"fps": 1.0}]),
+    edge=st.sampled_from([None, 5_000_000]),
+)
+def test_every_line_of_fit_gives_its_numbers_when_it_is_planned(
+    served_checkpoint, checkpoint, dialect, seconds, height, width, share, reserve, own, edge
+):
+    """Of SGLang's Nemotron too, whose config.json prunes where the line does not say q = 0."""
+    options = {}
+    if dialect == "vllm" and own:
+        options["media_io_kwargs"] = json.dumps({"video": own})
+    if edge and checkpoint == "qwen3_vl":
+        size = {"size": {"shortest_edge": 4096, "longest_edge": edge}}
+        name = "mm_processor_kwargs" if dialect == "vllm" else "mm_process_config"
+        options[name] = json.dumps(size if dialect == "vllm" else {"video": size})
+    numbers = NumbersRequest(height, width, duration_seconds=seconds)
+    model = str(served_checkpoint(checkpoint))
+    job = BudgetJob(make_request(model=model, dialect=dialect, **options))
+    context = max(300, int(report_of(model, numbers, dialect=dialect, **options).unpruned_sequence_length * share))
+    try:
+        (outcome,) = run_fit(job, [numbers], FitRequest(context=context, reserve=reserve))
+        report = outcome.result
+    except BudgetError:
+        return
+    for choice in (report.present, *report.others):
+        if choice is None:
+            continue
+        (video,) = [part for part in choice.server.request["messages"][0]["content"] if "video_url" in part]
+        assert video["video_url"]["url"] == "file:///path/to/VIDEO"
+        outcome = planned_again(choice.server, numbers, checkpoint)
+        plan = outcome.result
+        rate = plan.rates[-1]
+        assert (rate.q, rate.sequence_length, rate.retained_tokens) == (
+            choice.q,
+            choice.sequence_length,
+            choice.retained_tokens,
+        )
+        assert (len(plan.frames), plan.frame_size) == (choice.num_sampled_frames, choice.frame_size)
+        assert rate.limit_hit is None
+        if choice.q == 0 and (checkpoint, dialect) == ("nemotron_12b", "sglang"):
+            assert """--json-model-override-args '{"video_pruning_rate": 0""" in choice.server.command
 
 
 def test_fit_goes_by_the_servers_own_length_and_the_chat_it_prints(evs, served_checkpoint):

@@ -8,6 +8,7 @@ import pytest
 from counting_servers import CannedServer, CountingServer, Habits, clip_bytes
 from video_files import write_video
 
+from evs_cli.dialects.base import RefusedByServerError
 from evs_cli.errors import ServerError, UsageError
 from evs_cli.jobs.check import CheckRequest, check_video
 
@@ -83,13 +84,13 @@ def test_the_plan_is_what_an_sglang_server_counts(check, model):
 
 @pytest.mark.parametrize("fps", [1.0, 4.0])
 def test_what_is_asked_of_the_sampling_goes_into_the_request(check, fps):
-    report = check(fps=fps)
+    report = check(Habits(trusts_requests=True), fps=fps)
     assert not report.differs
     assert check.server.bodies("/tokenize")[0]["media_io_kwargs"] == {"video": {"fps": fps}}
 
 
 def test_what_is_asked_of_the_size_goes_into_the_request(check):
-    report = check(video_max_pixels=32 * 32 * 40, video_min_pixels=32 * 32)
+    report = check(Habits(trusts_requests=True), video_max_pixels=32 * 32 * 40, video_min_pixels=32 * 32)
     assert not report.differs
     body = check.server.bodies("/tokenize")[0]
     assert body["mm_processor_kwargs"] == {"size": {"longest_edge": 32 * 32 * 40, "shortest_edge": 32 * 32}}
@@ -191,7 +192,7 @@ def test_another_text(check):
 
 
 def test_what_a_request_asks_and_a_server_does_not_heed(check):
-    report = check(Habits(heeds_requests=False), fps=4.0)
+    report = check(Habits(heeds_requests=False, trusts_requests=True), fps=4.0)
     assert report.suggestions[0] == ("vllm@0.33 without what the request asks of sampling and size writes the same ids")
 
 
@@ -277,6 +278,27 @@ def test_a_server_that_fails_at_the_clip(clip, tiny_model):
         with pytest.raises(ServerError, match=r"POST /tokenize with 400: Video exceeds 16 MB") as error:
             check_video(CheckRequest(str(clip), server.url), model=str(tiny_model("qwen3_vl")))
         assert error.value.exit_code == 1
+
+
+def test_a_server_that_takes_no_arguments_of_a_request(check, command):
+    """vLLM takes a request's own sampling and size only with --trust-request-mm-kwargs: said before and after."""
+    code, _, err = command(Habits(), "--fps", 1)
+    assert code == 1
+    told, refused = err.index("only if it was started with --trust-request-mm-kwargs"), err.index("with 400")
+    assert told < refused
+    assert "Hint: Start it with --trust-request-mm-kwargs" in err
+    code, _, err = command(Habits(trusts_requests=True), "--fps", 1)
+    assert (code, err.count("--trust-request-mm-kwargs")) == (0, 1)
+    with pytest.raises(RefusedByServerError, match="started without --trust-request-mm-kwargs answers 400") as error:
+        check(server_cmd="vllm serve m", fps=1.0)
+    assert error.value.hint.endswith(
+        """start it with --media-io-kwargs '{"video": {"fps": 1.0}}' and ask for nothing."""
+    )
+    assert check.server.bodies("/tokenize") == []
+    line = "vllm serve m --trust-request-mm-kwargs"
+    report = check(Habits(trusts_requests=True), server_cmd=line, fps=1.0)
+    assert not report.differs
+    assert not [note for note in report.notes if "trust" in note]
 
 
 @pytest.mark.parametrize(
