@@ -254,7 +254,7 @@ def server_recipe(planned: ClipPlan, clips: Clips, request: FitRequest, q: float
         return None
     options = planned.options
     serving = ServingRequest(
-        model=clips.planner.encoder.source.location,
+        model=clips.planner.encoder.source.served_location,
         q=q,
         own_rate=clips.planner.rules.pruning(clips.planner.model, ServerOptions()).q,
         context=request.context,

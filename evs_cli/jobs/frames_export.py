@@ -267,7 +267,7 @@ class FramesExporter:
 
     def _body(self, sent: SentFrames) -> Mapping[str, Any]:
         serving = ServingRequest(
-            model=self.request.served_model_name or self.session.encoder.source.location,
+            model=self.request.served_model_name or self.session.encoder.source.served_location,
             q=0.0,
             own_rate=0.0,
             context=None,

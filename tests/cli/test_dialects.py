@@ -295,6 +295,22 @@ def test_fit_holds_the_encoder_cache_of_the_server_line_it_prints(evs, served_ch
     assert "encoder cache" in err
 
 
+@pytest.mark.parametrize("dialect", ["vllm", "sglang"])
+def test_a_printed_line_names_the_model_as_a_server_finds_it(evs, hub_cache, served_checkpoint, monkeypatch, dialect):
+    """By the hub's id where evs has a short name for it, by the whole path of a folder."""
+    hub_cache("qwen2.5-vl-7b", "qwen2_5_vl")
+    line = ["fit", "--height", 360, "--width", 640, "--duration", 10, "--context", 8000, "--dialect", dialect, "--json"]
+    folder = served_checkpoint("qwen2_5_vl")
+    monkeypatch.chdir(folder.parent)
+    for model, served in (("qwen2.5-vl-7b", "Qwen/Qwen2.5-VL-7B-Instruct"), (folder.name, str(folder))):
+        code, out, err = evs(*line, "--model", model)
+        assert code == 0, err
+        (document,) = json.loads(out)["videos"]
+        for choice in (document["present"], *document["others"]):
+            assert parse_server_command(choice["server"]["command"]).model == served
+            assert choice["server"]["request"]["model"] == served
+
+
 def test_fit_prints_the_server_line_and_the_request(evs, tiny_model):
     model = tiny_model("qwen3_vl")
     line = ["fit", SAMPLE, "--model", model, "--dialect", "vllm", "--context", 190]
