@@ -119,6 +119,10 @@ class Server(Protocol):
         """The options with ``fps``, ``num_frames`` and ``max_frames`` put where they settle the sampling."""
         return replace(options, request=asked)
 
+    def needs_text_before(self, model: ServedModel, q: float) -> bool:
+        """Whether it fails where no more ids stand before a video than its first time has, when it prunes at q."""
+        return False
+
     def with_pixels(self, options: ServerOptions, asked: EncodeOptions, model: ServedModel) -> ServerOptions:
         """The options with the pixel limits asked for: both kinds are the edges of the processor's ``size``."""
         return replace(options, mm_processor=with_pixels(options.mm_processor, processor_pixels(asked), model))

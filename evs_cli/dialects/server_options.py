@@ -129,7 +129,7 @@ def parse_server_command(command: str) -> ServerCommand:
             f"Invalid --video-pruning-method {given['video-pruning-method']!r} of --server-cmd. Expected evs, the rule "
             "that is counted here."
         )
-    options = {names[name]: value for name, value in given.items() if name in names}
+    options: dict[str, Any] = {names[name]: value for name, value in given.items() if name in names}
     environment = dict(word.split("=", 1) for word in words if re.fullmatch(r"[A-Z][A-Z0-9_]*=.*", word))
     variables = dialect.rules.limit_variables
     options |= {variables[name]: value for name, value in environment.items() if name in variables}

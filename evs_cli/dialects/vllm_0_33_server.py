@@ -11,7 +11,7 @@ from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects import vllm_0_33_glm as glm
 from evs_cli.dialects import vllm_0_33_internvl as internvl
 from evs_cli.dialects import vllm_0_33_limits as limits
-from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.base import PruningRate, QwenModel, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text, only_asked
 from evs_cli.dialects.server import FamilyRules, Limit, Server
 from evs_cli.video.info import VideoInfo
@@ -38,6 +38,10 @@ class Vllm(Server):
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
         """See ``Server.pruning``."""
         return vllm.pruning(model, options)
+
+    def needs_text_before(self, model: ServedModel, q: float) -> bool:
+        """See ``Server.needs_text_before``: positions are rewritten from a first time's length before the video."""
+        return q > 0 and isinstance(model, QwenModel) and model.tells_times
 
     def source_of(self, video: VideoInfo) -> ServerSource:
         """See ``Server.source_of``: OpenCV's frame count and the average rate; tested against OpenCV 4.13."""

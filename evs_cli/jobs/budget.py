@@ -147,7 +147,8 @@ def budget(
     check_min_dissimilarity(min_dissimilarity)
     planned = clips.plan(sampling, options)
     plan, served = planned.encode, planned.served
-    without_text = plan if options.prompt is None else clips.plan(sampling, replace(options, prompt=None)).encode
+    unasked = replace(options, prompt=None, system=None)
+    without_text = plan if options.prompt is None else clips.plan(sampling, unasked).encode
     limit = context_limit if context_limit is not None else model_context_limit(encoder)
     return BudgetReport(
         dialect=planned.dialect,

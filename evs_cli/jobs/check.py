@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
 from urllib.parse import urlsplit
 
 from evs_cli.dialects import dialect_of_owner
-from evs_cli.dialects.requests import DEFAULT_PROMPT, ServingRequest, absolute_path, chat_body
+from evs_cli.dialects.requests import DEFAULT_PROMPT, DEFAULT_SYSTEM, ServingRequest, absolute_path, chat_body
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
 from evs_cli.jobs.budget import model_context_limit
@@ -137,11 +137,22 @@ def check_video(
         raise _unknown_server(client)
     with opened(request.video) as source:
         assert isinstance(source, (str, os.PathLike))
-        clip = plan_clip(request.video, source, session)
+        clip = _with_text_before(plan_clip(request.video, source, session), progress)
         if clip.served.request_note is not None and progress is not None:
             progress.notice(f"{clip.name}: {clip.served.request_note}")
         answer = _ask(client, request, listed, clip, Path(source), is_guess=is_guess)
         return _report(client, request, listed, clip, answer)
+
+
+def _with_text_before(clip: CheckedClip, progress: Progress | None) -> CheckedClip:
+    """The clip with a system message where the server would fail for want of text, unless the user settled it."""
+    session = clip.session
+    note = clip.planner.text_before_note(clip.served.server, clip.q, session.options)
+    if note is None or session.options.system is not None:
+        return clip
+    if progress is not None:
+        progress.notice(f"{clip.name}: the system message {DEFAULT_SYSTEM!r} goes in front. {note}; '' sends none")
+    return clip.replanned(replace(session, options=replace(session.options, system=DEFAULT_SYSTEM)))
 
 
 def session_of(plan: RequestKeywords, owner: str | None) -> SessionRequest:
@@ -212,7 +223,8 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     """
     session = clip.session
     assert session.options.prompt is not None
-    serving = ServingRequest(served_model, clip.q, clip.q, None, clip.path, session.options.prompt, max_tokens)
+    text = (session.options.prompt, max_tokens, session.options.system)
+    serving = ServingRequest(served_model, clip.q, clip.q, None, clip.path, *text)
     return {**chat_body(serving, url), **clip.planner.request_arguments(session.sampling, session.options)}
 
 

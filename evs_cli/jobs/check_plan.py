@@ -91,7 +91,7 @@ def planned_prompt(planner: ServedPlanner, served: ServedClip, options: EncodeOp
     tokenizer = encoder.processor.tokenizer
     text = encoder.prompt_text(options)
     before, behind = text.split(encoder.video_markup, 1)
-    ids = planner.client_ids(served, served.q, options.prompt)
+    ids = planner.client_ids(served, served.q, options)
     head = tokenizer(before, **encoder.tokenizer_arguments(text))["input_ids"]
     tail = tokenizer(behind, add_special_tokens=False)["input_ids"]
     placeholder, start, end = tokenizer.convert_tokens_to_ids([served.server.placeholder, model.start, model.end])

@@ -99,6 +99,13 @@ class FitReport:
     fits."""
     others: tuple[FitChoice, ...]
     """Other samplings and sizes that fit: least pruning first, then most frames, then largest frames."""
+    notes: tuple[str, ...] = ()
+    """What was put into the requests, or is missing there."""
+
+    @property
+    def choices(self) -> tuple[FitChoice, ...]:
+        """The present sampling where it fits, then the others."""
+        return self.others if self.present is None else (self.present, *self.others)
 
 
 def fit(clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest) -> FitReport:
@@ -236,7 +243,8 @@ def prune_command(planned: ClipPlan, clips: Clips, session: SessionRequest, q: f
     words += [] if session.decoder == "pyav" else ["--decoder", session.decoder]
     if clips.planner is not None:
         words += evs_flags(clips.dialect.name, clips.planner.server_options(planned.sampling, options))
-        return shlex.join(words + ([] if options.prompt is None else ["--prompt", options.prompt]))
+        words += [] if options.prompt is None else ["--prompt", options.prompt]
+        return shlex.join(words + ([] if options.system is None else ["--system", options.system]))
     flags = {"start_seconds": "--start", "end_seconds": "--end"}
     for values in (vars(planned.sampling), vars(options)):
         for name, value in values.items():
@@ -260,6 +268,7 @@ def server_recipe(planned: ClipPlan, clips: Clips, request: FitRequest, q: float
         context=request.context,
         video=planned.source.path,
         prompt=options.prompt,
+        system=options.system,
         # What a server keeps anyway is no answer that was asked for.
         max_tokens=request.reserve if request.reserve > clips.planner.rules.context_margin else None,
     )

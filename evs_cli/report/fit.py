@@ -17,7 +17,7 @@ from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
     from evs_cli.dialects.requests import ServerRecipe
-    from evs_cli.jobs.fit import FitChoice, FitReport
+    from evs_cli.jobs.fit import FitReport
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
@@ -41,13 +41,9 @@ def _fit_record(video: str, report: FitReport) -> dict[str, Any]:
     return {"video": video, **record}
 
 
-def _choices(report: FitReport) -> list[FitChoice]:
-    return [choice for choice in (report.present, *report.others) if choice is not None]
-
-
 def _fit_rows(report: FitReport) -> list[dict[str, Any]]:
     rows = []
-    for choice in _choices(report):
+    for choice in report.choices:
         row = {"name": report.name, "dialect": report.dialect, "model": report.model, "budget": report.budget}
         row |= {**asdict(choice), "server": None if choice.server is None else choice.server.command}
         row["frame_height"], row["frame_width"] = choice.frame_size
@@ -59,6 +55,8 @@ def _fit_rows(report: FitReport) -> list[dict[str, Any]]:
 
 def _draw(report: FitReport, sink: Sink) -> None:
     """A table of the choices, and below it their lines whole, so that they can be copied."""
+    for note in report.notes:
+        sink.notice(f"{report.name}: {note}")
     if report.present is None:
         head = (
             f"No rate up to {MAX_RATE:g} fits {report.budget:,} tokens at the present sampling ({report.obstacle}); "
@@ -73,7 +71,7 @@ def _draw(report: FitReport, sink: Sink) -> None:
         )
     headings = ("", "q", "keep", "frames", "size", "video tokens", "sequence")
     table = plain_table(headings, is_terminal=sink.is_terminal)
-    choices = _choices(report)
+    choices = report.choices
     for number, choice in enumerate(choices, 1):
         table.add_row(
             str(number),

@@ -181,7 +181,9 @@ def planned_again(server, numbers, checkpoint):
     asked = dict(body.get("media_io_kwargs", {}).get("video", {}))
     size = body.get("mm_processor_kwargs", {}).get("size", {})
     asked |= {SIZE_OPTIONS[checkpoint][edge]: pixels for edge, pixels in size.items()}
-    (message,) = body["messages"]
+    *system, message = body["messages"]
+    if system:
+        asked["system"] = system[0]["content"]
     request = make_request(server_cmd=server.command, prompt=message["content"][1]["text"], **asked)
     job = BudgetJob(request)
     (outcome,) = job.plan([numbers], PlanRequest(None, None, reserve=body.get("max_tokens", 0)))
@@ -223,7 +225,7 @@ def test_every_line_of_fit_gives_its_numbers_when_it_is_planned(
     for choice in (report.present, *report.others):
         if choice is None:
             continue
-        (video,) = [part for part in choice.server.request["messages"][0]["content"] if "video_url" in part]
+        (video,) = [part for part in choice.server.request["messages"][-1]["content"] if "video_url" in part]
         assert video["video_url"]["url"] == "file:///path/to/VIDEO"
         outcome = planned_again(choice.server, numbers, checkpoint)
         plan = outcome.result
@@ -248,8 +250,11 @@ def test_fit_goes_by_the_servers_own_length_and_the_chat_it_prints(evs, served_c
     (document,) = json.loads(out)["videos"]
     assert document["budget"] == 999
     server = document["present"]["server"]
-    text = server["request"]["messages"][0]["content"][1]["text"]
-    code, out, _ = evs("plan", *size, "--server-cmd", server["command"], "--prompt", text, "--json")
+    system, message = server["request"]["messages"]
+    assert "goes in front" not in err
+    assert "fails when it prunes" in document["notes"][0]  # without the system message, which counts
+    texts = ["--prompt", message["content"][1]["text"], "--system", system["content"]]
+    code, out, _ = evs("plan", *size, "--server-cmd", server["command"], *texts, "--json")
     assert code == 0
     assert json.loads(out)["videos"][0]["rates"][-1]["sequence_length"] == document["present"]["sequence_length"] <= 999
 
@@ -264,6 +269,27 @@ def test_every_length_up_to_the_longest_passes_where_the_rate_falls(evs):
         found += [w["longest_seconds"] for w in document["rates"][0]["walls"] if w["name"] == "decoded bytes"]
     assert len(set(found)) == 1
     assert 19 < found[0] < 20
+
+
+def test_a_plan_warns_of_too_little_text_before_a_pruned_video(evs, served_checkpoint):
+    """3 ids of the chat template before it, 6 of its first time: vLLM would fail."""
+    line = ["plan", "--height", 360, "--width", 640, "--duration", 10, "--model", served_checkpoint("qwen3_vl")]
+    warning = "fails when it prunes a video with"
+    for more, is_warned in (
+        (["--dialect", "vllm", "--q", 0.5], True),
+        (["--dialect", "vllm", "--q", 0.5, "--prompt", "Why?"], True),
+        (["--dialect", "vllm", "--q", 0.5, "--prompt", "Why?", "--system", "Answer in one word."], False),
+        (["--dialect", "vllm", "--q", 0], False),
+        (["--dialect", "sglang", "--q", 0.5], False),
+    ):
+        code, _, err = evs(*line, *more)
+        assert (code, warning in err) == (0, is_warned), err
+    _, out, err = evs("fit", *line[1:], "--dialect", "vllm", "--context", 1500)
+    assert warning in err
+    assert out.count("--system 'You are a helpful assistant.'") >= 1
+    code, out, err = evs("fit", *line[1:], "--dialect", "vllm", "--context", 1500, "--prompt", "a", "--system", "")
+    assert warning in err
+    assert '"role": "system"' not in out
 
 
 def test_fit_holds_the_encoder_cache_of_the_server_line_it_prints(evs, served_checkpoint):
@@ -289,7 +315,7 @@ def test_fit_holds_the_encoder_cache_of_the_server_line_it_prints(evs, served_ch
         command = shlex.split(present["server"]["command"])
         if "--video-pruning-rate" in command:
             command[command.index("--video-pruning-rate") + 1] = f"{q:g}"
-        prompt = present["server"]["request"]["messages"][0]["content"][1]["text"]
+        prompt = present["server"]["request"]["messages"][-1]["content"][1]["text"]
         code, out, err = evs("plan", *size, "--server-cmd", shlex.join(command), "--q", q, "--prompt", prompt, "--json")
         assert code == code_then, err
     assert "encoder cache" in err
@@ -319,7 +345,7 @@ def test_fit_prints_the_server_line_and_the_request(evs, tiny_model):
     assert f"vllm serve {model} --video-pruning-rate" in out
     assert 'request: {"media_io_kwargs": {"video": {"fps": 1.0}}' in out
     whole = json.loads(out.splitlines()[-1])
-    assert whole["messages"][0]["content"][0]["video_url"]["url"].startswith("file:///")
+    assert whole["messages"][-1]["content"][0]["video_url"]["url"].startswith("file:///")
     code, out, _ = evs(*line, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert rows[0]["server"].startswith("vllm serve")

@@ -76,9 +76,29 @@ def test_the_record_and_the_row(export, tmp_path):
     assert len(record["pts_seconds"]) == 4
     assert record["curl"] is None
     assert record["answer"] is None
-    code, out, _ = export("-o", "body.json", "-f", "--num-frames", "4", "--format", "csv")
+    code, out, _ = export("-o", "body.json", "-f", "--num-frames", "4", "--q", "0.5", "--format", "csv")
     (row,) = csv.DictReader(io.StringIO(out))
     assert row["body_bytes"] == str(record["body_bytes"])
+
+
+def test_text_before_a_video_that_is_pruned(export, tmp_path):
+    """vLLM fails where no more ids stand before it than its first time has."""
+
+    def messages(*arguments):
+        code, _, err = export("-o", "body.json", "-f", "--num-frames", "4", *arguments)
+        assert code == 0
+        return json.loads((tmp_path / "body.json").read_text())["messages"], err
+
+    (system, _), err = messages("--q", "0.5")
+    assert (system["role"], system["content"]) == ("system", "You are a helpful assistant.")
+    assert "the system message 'You are a helpful assistant.' goes in front" in err
+    (_,), err = messages("--q", "0.5", "--system", "")
+    assert "fails when it prunes a video with 6 ids before it" in err
+    (_,), err = messages("--q", "0")
+    assert "fails when it prunes" not in err
+    (system, _), err = messages("--q", "0.5", "--prompt", "Why?", "--system", "Count the boxes.")
+    assert system["content"] == "Count the boxes."
+    assert "fails when it prunes" not in err
 
 
 def test_the_curl_line_posts_the_file(export):

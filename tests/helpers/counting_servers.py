@@ -195,10 +195,10 @@ class CountingServer(_Server):
         """The prompt as the processor writes it, with what the habits change."""
         habits = self.habits
         assert request["model"] == habits.served_name
-        (message,) = request["messages"]
+        *before, message = request["messages"]
         part, text = message["content"]
         assert (part["type"], text["type"]) == ("video_url", "text")
-        messages = [{"role": "user", "content": [{"type": "video"}, text]}]
+        messages = [*before, {"role": "user", "content": [{"type": "video"}, text]}]
         if habits.system is not None:
             messages.insert(0, {"role": "system", "content": habits.system})
         prompt = self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

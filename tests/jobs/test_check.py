@@ -9,6 +9,7 @@ from counting_servers import CannedServer, CountingServer, Habits, clip_bytes
 from video_files import write_video
 
 from evs_cli.dialects.base import RefusedByServerError
+from evs_cli.dialects.requests import DEFAULT_SYSTEM
 from evs_cli.errors import ServerError, UsageError
 from evs_cli.jobs.check import CheckRequest, check_video
 
@@ -59,7 +60,31 @@ def test_the_plan_is_what_a_vllm_server_makes_of_the_clip(check, model, q, promp
     assert (report.asked.endpoint, report.asked.dialect, report.asked.q) == ("tokenize", "vllm@0.33", q or 0.0)
     assert rows(report)["video tokens"].served > 1
     (body,) = check.server.bodies("/tokenize")
-    assert body["messages"][0]["content"][1]["text"] == (prompt or "Describe the video.")
+    *system, message = body["messages"]
+    assert message["content"][1]["text"] == (prompt or "Describe the video.")
+    # As many ids as the first time has, and more, must stand before a video that is pruned (the next test).
+    assert [part["role"] for part in system] == (["system"] if q and model == "qwen3_vl" else [])
+
+
+def test_text_goes_before_a_video_that_a_vllm_would_die_of(check, command):
+    """Pruning, vLLM rewrites positions from the first time's length before the video: it fails where less is there."""
+    report = check(Habits(q=0.7), video_pruning_rate=0.7)
+    (system, _) = check.server.bodies("/tokenize")[0]["messages"]
+    assert system == {"role": "system", "content": DEFAULT_SYSTEM}
+    assert not report.differs
+    report = check(Habits(q=0.7), video_pruning_rate=0.7, system="")
+    assert len(check.server.bodies("/tokenize")[0]["messages"]) == 1
+    assert not report.differs
+    (note,) = [note for note in report.notes if "fails when it prunes" in note]
+    assert "with 6 ids before it: more than the 13 of its first time" in note  # a letter an id
+    own = "Be exact, and brief."
+    assert not check(Habits(q=0.7), video_pruning_rate=0.7, system=own).differs
+    assert check.server.bodies("/tokenize")[0]["messages"][0]["content"] == own
+    check(Habits(q=0.7), video_pruning_rate=0.7, model="qwen2_5_vl")
+    assert len(check.server.bodies("/tokenize")[0]["messages"]) == 1  # it tells no times
+    _, _, err = command(Habits(q=0.7), "--q", 0.7)
+    assert f"the system message '{DEFAULT_SYSTEM}' goes in front" in err
+    assert "goes in front" not in command(Habits())[2]
 
 
 def test_nemotrons_frames_are_compared_with_the_times_in_front_of_them(check):
