@@ -268,6 +268,11 @@ class VideoEncoder(ABC):
 
         return torch.arange(plan.layout.sequence_length)
 
+    @property
+    def outer_tokens(self) -> int:
+        """Ids of the markers around a whole video; not those of its frames."""
+        return 0
+
     def check_options(self, options: EncodeOptions) -> None:
         """Raise ``UsageError`` for an option this family has no use for."""
         for name in options.given():

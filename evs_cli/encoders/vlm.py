@@ -237,6 +237,11 @@ class VisionLanguageEncoder(VideoEncoder):
         )
 
     @property
+    def outer_tokens(self) -> int:
+        """See ``VideoEncoder.outer_tokens``: what stands with the video's token in its markup."""
+        return sum(map(len, self.text_ids(self.video_markup.split(str(self.processor.video_token)))))
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether the checkpoint says how a chat is written."""
         return bool(getattr(self.processor, "chat_template", None))

@@ -14,6 +14,7 @@ from typing import Any, Unpack, cast
 from urllib.parse import urlsplit
 
 from evs_cli.dialects import dialect_of_owner
+from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.requests import DEFAULT_PROMPT, DEFAULT_SYSTEM, ServingRequest, absolute_path, chat_body
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
@@ -266,6 +267,7 @@ def _report(
             served_model=listed.name,
             owner=listed.owner,
             version=version,
+            has_server_options=session.server != ServerOptions(),
         ),
         comparisons=(
             *comparisons,

@@ -62,6 +62,28 @@ def test_all_ends_with_6_where_no_server_takes_it(evs, tiny_model):
     assert "sglang@0.5.23" in err
 
 
+@pytest.mark.parametrize("checkpoint", ["qwen2_5_vl", "qwen3_vl", "nemotron_12b"])
+def test_one_name_means_one_thing_in_every_part_of_the_answer(evs, served_checkpoint, checkpoint):
+    """The share of the context is that of the limit asked for; every dialect counts the marks around a video."""
+    size = ["--height", 360, "--width", 640, "--duration", 4, "--q", "0,0.5"]
+    line = ["plan", *size, "--model", served_checkpoint(checkpoint), "--dialect", "all", "--prompt", "Why?", "--json"]
+    around = {"qwen2_5_vl": 2, "qwen3_vl": 2, "nemotron_12b": 0}[checkpoint]
+    for context in ([], ["--context", 50_000]):
+        code, out, err = evs(*line, *context)
+        assert code == 0, err
+        documents = [document for document in json.loads(out)["videos"] if "error" not in document]
+        assert len(documents) >= 2  # evs and transformers cannot run Nemotron 12B
+        assert {document["outer_tokens"] for document in documents} == {around}
+        for document in documents:
+            limit = document["context_limit"]
+            assert limit == (50_000 if context else 131_072 if checkpoint == "nemotron_12b" else 128_000)
+            for rate in document["rates"]:
+                assert rate["context_share"] == rate["sequence_length"] / limit
+                if rate["cost"] is not None:
+                    assert rate["cost"]["context_limit_tokens"] == limit
+                    assert rate["cost"]["pruned"]["context_share"] == rate["context_share"]
+
+
 def test_another_version_is_refused(evs, tiny_model):
     code, _, err = evs("plan", SAMPLE, "--model", tiny_model("qwen3_vl"), "--dialect", "vllm@0.32.1")
     assert code == 2

@@ -420,6 +420,16 @@ def test_json_and_csv_hold_what_the_table_shows(command):
         assert row["differs"] == str(comparison["differs"])
 
 
+def test_a_hint_does_not_ask_for_what_was_given(command):
+    """A server that differs in a way that no plan explains."""
+    habits = Habits(times_factor=0.5)
+    _, _, err = command(habits)
+    assert "Give the options the server was started with: --server-cmd" in err
+    _, _, err = command(habits, "--server-cmd", "vllm serve m --port 8000")
+    assert "--server-cmd" not in err
+    assert "The options given do not explain it." in err
+
+
 def test_hints_go_by_what_differs(command):
     assert "chat template, or a system prompt" in command(Habits(system="Be brief."))[2]
     assert "--server-cmd" in command(Habits(more_frames=2))[2]
