@@ -25,6 +25,9 @@ def pytest_configure(config):
     Amount.is_full = "not slow" not in config.getoption("markexpr")
 
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+"""Of the checkpoints in ``hub_cache``."""
+
 pytest.register_assert_rewrite("frame_checks", "grid_checks")  # classes of tests that several families share
 
 
@@ -76,6 +79,24 @@ def served_checkpoint():
         return made_once(f"served_checkpoints/{name}", served_checkpoints.SAVERS[name])
 
     return folder_of
+
+
+@pytest.fixture
+def hub_cache(tmp_path, monkeypatch, served_checkpoint):
+    """``hub_cache("qwen3-vl-8b", "qwen3_vl")``: that short name's checkpoint as the hub's cache would hold it."""
+    from evs_cli.encoders.source import SHORT_NAMES
+
+    cache = tmp_path / "hub cache"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+
+    def put(short_name, checkpoint):
+        folder = cache / f"models--{SHORT_NAMES[short_name].replace('/', '--')}"
+        (folder / "refs").mkdir(parents=True)
+        (folder / "refs" / "main").write_text(COMMIT, encoding="utf-8")
+        (folder / "snapshots").mkdir()
+        (folder / "snapshots" / COMMIT).symlink_to(served_checkpoint(checkpoint), target_is_directory=True)
+
+    return put
 
 
 @pytest.fixture(scope="session")

@@ -55,4 +55,4 @@ def command(
         )
         limit = token_count("--context", context)
         plan: RequestKeywords = {**request, "video_pruning_rate": q, "max_model_len": limit}
-        render_check(run_check(check, **plan), sink)
+        render_check(run_check(check, progress, **plan), sink)

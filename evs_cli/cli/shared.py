@@ -44,6 +44,7 @@ _SOURCE: Options = {
     "start_seconds": (o.Start, None),
     "end_seconds": (o.End, None),
     "prompt": (o.Prompt, None),
+    "system": (o.System, None),
     "size": (o.Size, None),
     "frame_min_pixels": (o.FrameMinPixels, None),
     "frame_max_pixels": (o.FrameMaxPixels, None),
@@ -127,7 +128,7 @@ def with_served(command: Command) -> Command:
     """As ``with_source``, for what is asked of a running server: a whole file, and a prompt."""
     local = ("start_seconds", "end_seconds", "size", "decoder")
     served = {name: option for name, option in _SOURCE.items() if name not in local}
-    served |= {"model": (o.PlanModel, None), "prompt": (o.SentPrompt, None)}
+    served |= {"model": (o.PlanModel, None), "prompt": (o.SentPrompt, None), "system": (o.SentSystem, None)}
     behind = {**_SERVER, "dialect": (o.ServerDialect, None)}
     return _gathering(command, "request", _request, before=served, behind=behind)
 

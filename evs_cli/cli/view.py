@@ -41,8 +41,8 @@ Outputs = Annotated[
         "-o",
         metavar="PATH",
         help="What to draw: report.html, sheet.png, masks.mp4, frames/ or strip.svg. The suffix says what: .html is "
-        "the page with a slider, .png a contact sheet, .mp4 a film, .svg or .pdf a strip for a paper with its .csv, and "
-        "a folder gets a PNG a frame and their sheet. Give it again for more.",
+        "the page with a slider, .png a contact sheet, .mp4 a film, .svg or .pdf a strip for a paper with its .csv, "
+        "and a folder gets a PNG a frame and their sheet. Give it again for more.",
     ),
 ]
 SourceVideo = Annotated[

@@ -8,7 +8,7 @@ no batch, no kernel and no parallelism.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evs_cli.cost.fields import dtype_bytes, dtype_name
@@ -153,7 +153,7 @@ class CostReport:
     language_model_type: str | None
     """Of the language model's configuration; None for a plain encoder."""
     context_limit_tokens: int | None
-    """``max_position_embeddings``."""
+    """Longest sequence: what was asked for, else ``max_position_embeddings``."""
     kv_dtype: str | None
     """Dtype of keys and values."""
     kv_budget_bytes: int | None
@@ -199,6 +199,7 @@ def cost_report(
     pruned_tokens: int,
     retained_video_tokens: int,
     patch_grid_thw: tuple[int, int, int] | None = None,
+    context_limit: int | None = None,
     kv_budget_bytes: int | None = None,
     kv_dtype: str | None = None,
     embedding_dtype: str | None = None,
@@ -211,6 +212,7 @@ def cost_report(
         pruned_tokens: its length after pruning (``EncodePlan.sequence_length(q)``).
         retained_video_tokens: K (``EncodePlan.retained_tokens(q)``).
         patch_grid_thw: the family's grid (``EncodePlan.model_grid_thw``), for the vision part; None leaves it out.
+        context_limit: longest sequence; None is the model's own.
         kv_budget_bytes: memory for caches, to tell how many such prompts fit.
         kv_dtype: of the cache; None is the model's.
         embedding_dtype: of the rows on disk; None is the model's, or float32 for a plain encoder.
@@ -232,6 +234,8 @@ def cost_report(
     vision = None if tower is None or patch_grid_thw is None else tower.flops(patch_grid_thw, total_video)
     unpruned = pruned = None
     if model is not None:
+        if context_limit is not None:
+            model = replace(model, context_limit_tokens=context_limit)
         unpruned = _prompt_cost(model, unpruned_tokens, total_video, kv_dtype, kv_budget_bytes)
         pruned = _prompt_cost(model, pruned_tokens, retained_video_tokens, kv_dtype, kv_budget_bytes)
     rows_dtype = dtype_name(embedding_dtype or ("float32" if model is None else model.dtype))

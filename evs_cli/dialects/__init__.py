@@ -7,6 +7,7 @@ server and version each, which import nothing of the server. A new version is a 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ _SERVERS = {
     "sglang": {"0.5.23": "sglang_0_5_23_server"},
 }
 """The module whose ``SERVER`` is a server at a version, imported when its rules are asked for; the newest last."""
+_VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z\d]+([.-][a-z\d]+)*)?")
+"""A version as Python's packages have it."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def parse_dialect(text: str) -> Dialect:
         raise UsageError(f"Invalid dialect {text!r}. Expected {', '.join(names)} or all.")
     if not at:
         return newest
-    found = _known_version(server, version)
+    found = _known_version(server, version) if _VERSION.fullmatch(version) else None
     if found is None:
         names = [f"{server}@{known}" for known in _SERVERS[server]]
         raise UsageError(

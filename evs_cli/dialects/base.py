@@ -73,6 +73,8 @@ class ServerOptions:
     """vLLM's ``VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES``; None is its default."""
     max_image_pixels: int | None = None
     """vLLM's ``VLLM_MAX_IMAGE_PIXELS``; None is its default."""
+    trusts_requests: bool | None = None
+    """Whether the server was started with ``--trust-request-mm-kwargs``; None where its command line is not known."""
 
     def __post_init__(self) -> None:
         if self.video_pruning_rate is not None:
@@ -85,7 +87,8 @@ class ServerOptions:
     @property
     def changes_plans(self) -> bool:
         """Whether anything here changes frames, sizes or times."""
-        return any(value for name, value in vars(self).items() if name not in ("video_pruning_rate", *LIMIT_OPTIONS))
+        unchanging = ("video_pruning_rate", "trusts_requests", *LIMIT_OPTIONS)
+        return any(value for name, value in vars(self).items() if name not in unchanging)
 
 
 @dataclass(frozen=True)

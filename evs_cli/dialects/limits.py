@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from evs_cli.dialects.base import RefusedByServerError, ServerPlan, ServerSource
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.dialects.server import Limit
+from evs_cli.encoders.base import EncodeOptions
 
 _RATE_FALLS_BEYOND_SECONDS = (30, 300)  # GLM-4.6V's
 _LONGEST_SECONDS = 24 * 3600  # a clip that passes at this length passes at any
@@ -59,12 +60,13 @@ class PlannedUse:
     source: ServerSource
     plan: ServerPlan
     q: float
-    prompt: str | None
+    chat: EncodeOptions
+    """The text around the video."""
 
     @property
     def sequence_length(self) -> int:
         """L at that rate."""
-        return self.planner.sequence_length(self.plan, self.q, self.prompt)
+        return self.planner.sequence_length(self.plan, self.q, self.chat)
 
     @property
     def cached_tokens(self) -> int:

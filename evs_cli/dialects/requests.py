@@ -13,6 +13,8 @@ from evs_cli.dialects.base import ServerOptions
 
 DEFAULT_PROMPT = "Describe the video."
 """The text beside a video where none is given."""
+DEFAULT_SYSTEM = "You are a helpful assistant."
+"""The system message where a server fails without text in front of the video."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class ServingRequest:
     model: str
     """Folder or hub id, as the server takes it."""
     q: float
+    own_rate: float
+    """What the server prunes at unless its line says otherwise."""
     context: int | None
     """``max_model_len``; None leaves the model's own."""
     video: str | None
@@ -39,15 +43,26 @@ class ServingRequest:
     prompt: str | None
     max_tokens: int | None
     """Length of the answer; None leaves it to the server."""
+    system: str | None = None
+    """Text of a system message; none where it is empty."""
+
+
+def only_asked(options: ServerOptions, started: ServerOptions) -> ServerOptions:
+    """What a request must say so that ``options`` hold at a server that was started with ``started``."""
+    own = started.mm_processor
+    changed = {name: value for name, value in options.mm_processor.items() if name not in own or own[name] != value}
+    return ServerOptions(request=options.request, mm_processor=changed)
 
 
 def chat_body(serving: ServingRequest, url: str) -> dict[str, Any]:
-    """The body of a chat completion with one video and a text."""
+    """The body of a chat completion with one video and a text, behind a system message where there is one."""
     content = [
         {"type": "video_url", "video_url": {"url": url}},
         {"type": "text", "text": serving.prompt or DEFAULT_PROMPT},
     ]
-    body: dict[str, Any] = {"model": serving.model, "messages": [{"role": "user", "content": content}]}
+    messages: list[dict[str, Any]] = [{"role": "system", "content": serving.system}] if serving.system else []
+    messages.append({"role": "user", "content": content})
+    body: dict[str, Any] = {"model": serving.model, "messages": messages}
     return body if serving.max_tokens is None else {**body, "max_tokens": serving.max_tokens}
 
 

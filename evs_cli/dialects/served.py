@@ -6,14 +6,18 @@ In: an encoder (for its processor and tokenizer), a file's facts or numbers, a d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
+from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
@@ -45,6 +49,8 @@ class ServedClip:
     outer_tokens: int
     """Ids of the markers around the whole video."""
     notes: tuple[str, ...]
+    request_note: str | None = None
+    """Of the notes, what a server must be started with so that it takes the request; None where nothing is needed."""
 
     @property
     def q(self) -> float:
@@ -97,6 +103,29 @@ class ServedPlanner:
             started = replace(self.options, request=request)
         return self.rules.with_pixels(started, options, self.model)
 
+    def request_arguments(self, sampling: SamplingRequest, options: EncodeOptions) -> dict[str, Any]:
+        """What of sampling and size a request says beside its messages; the server's own options are not said again."""
+        return self.rules.extra_body(only_asked(self.server_options(sampling, options), self.options))
+
+    def request_note(self, said: Mapping[str, Any]) -> str | None:
+        """A sentence on the option without which a server refuses a request that says ``said``; None needs none.
+
+        Raises:
+            RefusedByServerError: the server is known to be started without it.
+        """
+        option = self.rules.trust_option
+        if option is None or not said or self.options.trusts_requests:
+            return None
+        names = " and ".join(said)
+        if self.options.trusts_requests is False and not self._may_configure:
+            own = [f"--{name.replace('_', '-')} {shlex.quote(json.dumps(part))}" for name, part in said.items() if part]
+            instead = f", or start it with {' '.join(own)} and ask for nothing" if own else ""
+            raise RefusedByServerError(
+                f"a server that was started without {option} answers 400 to {names} of a request.",
+                hint=f"Add {option} to its command line{instead}.",
+            )
+        return f"the request says {names}, which the server takes only if it was started with {option}"
+
     @property
     def pruning(self) -> PruningRate:
         """The rate the server prunes at, and who says so."""
@@ -148,6 +177,7 @@ class ServedPlanner:
         Raises:
             RefusedByServerError: the server would refuse the clip, or fail on it.
         """
+        request_note = self.request_note(self.request_arguments(sampling, options))
         server = self.server_plan(source, sampling, options, len(true.pts_seconds))
         selection = self.selection(server, true)
         clip = Clip(source.height, source.width, selection.pts_seconds, true.duration_seconds)
@@ -156,16 +186,18 @@ class ServedPlanner:
             clip,
             frame_size=server.resizes[-1],
             token_grid_thw=server.token_grid_thw,
-            input_ids=self.sequence(server, counts, options.prompt),
+            input_ids=self.sequence(server, counts, options),
             prompt_seconds=server.prompt_seconds,
             seconds_per_grid=server.seconds_per_grid,
             loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
         )
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         option_notes = self.rules.option_notes(self.options)
-        notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes)
+        asked_notes = (request_note, self.text_before_note(server, server.pruning.q, options))
+        request_notes = (note for note in asked_notes if note is not None)
+        notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes, *request_notes)
         outer = sum(map(len, self.encoder.text_ids(server.outer)))
-        return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes)
+        return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes, request_note)
 
     def selection(self, server: ServerPlan, true: SourceTimes) -> FrameSelection:
         """The frames a server samples, among those there really are: one past the last is the last."""
@@ -183,17 +215,17 @@ class ServedPlanner:
         )
 
     def sequence(
-        self, server: ServerPlan, counts: Sequence[int], prompt: str | None, *, placeholder: str | None = None
+        self, server: ServerPlan, counts: Sequence[int], chat: EncodeOptions, *, placeholder: str | None = None
     ) -> list[int]:
         """``input_ids`` with ``counts[t]`` placeholders for frame t: the video's part, or the whole chat prompt.
 
         Args:
             server: the plan.
             counts: placeholders of each frame of tokens.
-            prompt: the user's text; None for the video's part alone.
+            chat: the user's text and a system message; no text for the video's part alone.
             placeholder: text of the token to repeat; None takes the plan's.
         """
-        text = self.encoder.prompt_text(EncodeOptions(prompt=prompt))
+        text = self.encoder.prompt_text(chat)
         before, after = text.split(self.encoder.video_markup, 1)
         segments: list[str | int] = [before, *server.segments(counts), after]
         if not server.tokenises_pieces:
@@ -207,9 +239,9 @@ class ServedPlanner:
             ids += [placeholder_id] * segment if isinstance(segment, int) else next(texts)
         return ids
 
-    def sequence_length(self, server: ServerPlan, q: float, prompt: str | None) -> int:
+    def sequence_length(self, server: ServerPlan, q: float, chat: EncodeOptions) -> int:
         """L at rate q; no placeholder is written out for it."""
-        without = self.sequence(server, [0] * server.token_grid_thw.t, prompt)
+        without = self.sequence(server, [0] * server.token_grid_thw.t, chat)
         return len(without) + sum(server.client_counts(q))
 
     def inner_separator_tokens(self, server: ServerPlan) -> int:
@@ -219,10 +251,28 @@ class ServedPlanner:
         ends = (server.frame_end,) * len(server.frame_texts)
         return sum(map(len, self.encoder.text_ids((*ends, *server.frame_texts, *server.told_behind))))
 
-    def client_ids(self, served: ServedClip, q: float, prompt: str | None) -> list[int]:
+    def client_ids(self, served: ServedClip, q: float, chat: EncodeOptions) -> list[int]:
         """The ids a client sees at rate q: a server writes them before it knows what it keeps of each frame."""
         server = served.server
-        return self.sequence(server, server.client_counts(q), prompt, placeholder=server.client_placeholder)
+        return self.sequence(server, server.client_counts(q), chat, placeholder=server.client_placeholder)
+
+    def text_before_note(self, server: ServerPlan, q: float, chat: EncodeOptions) -> str | None:
+        """A sentence where the server fails at rate q for want of text before the video; None where it does not.
+
+        A plan of the video's part alone is judged as the chat of a text beside it.
+        """
+        chat = chat if chat.prompt is not None else replace(chat, prompt=DEFAULT_PROMPT)
+        if not self.rules.needs_text_before(self.model, q) or not self.encoder.has_chat_template:
+            return None
+        text = self.encoder.prompt_text(chat)
+        (before,) = self.encoder.text_ids([text.split(self.encoder.video_markup, 1)[0]])
+        (first_time,) = self.encoder.text_ids([server.frame_texts[0].removesuffix(self.model.start)])
+        if len(before) > len(first_time):
+            return None
+        return (
+            f"{self.dialect.name} fails when it prunes a video with {len(before)} ids before it: more than the "
+            f"{len(first_time)} of its first time must stand there, such as a system message (--system)"
+        )
 
 
 def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:

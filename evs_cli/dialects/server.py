@@ -96,6 +96,8 @@ class Server(Protocol):
     """What it calls itself as the owner of its models in ``/v1/models``; None where it gives no name of its own."""
     version_path: ClassVar[str | None] = None
     """The endpoint whose answer has its ``version``; None where it has none."""
+    trust_option: ClassVar[str | None] = None
+    """The option without which it refuses a request that says how its video is sampled or resized; None needs none."""
     samples_by_request: ClassVar[bool] = True
     """Whether a request says how its video is sampled; else the options at start do."""
     skips_missing_frames: ClassVar[bool] = False
@@ -116,6 +118,10 @@ class Server(Protocol):
     def configured(self, options: ServerOptions, asked: Mapping[str, Any]) -> ServerOptions:
         """The options with ``fps``, ``num_frames`` and ``max_frames`` put where they settle the sampling."""
         return replace(options, request=asked)
+
+    def needs_text_before(self, model: ServedModel, q: float) -> bool:
+        """Whether it fails where no more ids stand before a video than its first time has, when it prunes at q."""
+        return False
 
     def with_pixels(self, options: ServerOptions, asked: EncodeOptions, model: ServedModel) -> ServerOptions:
         """The options with the pixel limits asked for: both kinds are the edges of the processor's ``size``."""
@@ -139,5 +145,11 @@ class Server(Protocol):
         """What of sampling and size a request says beside its messages."""
         return {}
 
-    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
-        """The line that starts it and the request to it. What a request may say is there, the rest in the line."""
+    def recipe(self, serving: ServingRequest, options: ServerOptions, started: ServerOptions) -> ServerRecipe:
+        """The line that starts it and the request to it. What a request may say is there, the rest in the line.
+
+        Args:
+            serving: model, rate, video and text.
+            options: what holds for this video, the server's and the request's.
+            started: what the server was started with, without the request's.
+        """

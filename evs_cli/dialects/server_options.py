@@ -17,7 +17,13 @@ from evs_cli.errors import UsageError
 
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 """Of vLLM's numbers."""
-_FLAGS = ("trust-remote-code", "enforce-eager", "enable-prefix-caching", "no-enable-prefix-caching")
+_FLAGS = (
+    "trust-remote-code",
+    "trust-request-mm-kwargs",
+    "enforce-eager",
+    "enable-prefix-caching",
+    "no-enable-prefix-caching",
+)
 """Options without a value that people put in front of a model."""
 _JSON_OPTIONS = ("media-io-kwargs", "mm-processor-kwargs", "mm-process-config")
 _OWNED = ("media_io_kwargs", "mm_processor_kwargs", "mm_process_config", "max_num_batched_tokens")
@@ -123,10 +129,13 @@ def parse_server_command(command: str) -> ServerCommand:
             f"Invalid --video-pruning-method {given['video-pruning-method']!r} of --server-cmd. Expected evs, the rule "
             "that is counted here."
         )
-    options = {names[name]: value for name, value in given.items() if name in names}
+    options: dict[str, Any] = {names[name]: value for name, value in given.items() if name in names}
     environment = dict(word.split("=", 1) for word in words if re.fullmatch(r"[A-Z][A-Z0-9_]*=.*", word))
     variables = dialect.rules.limit_variables
     options |= {variables[name]: value for name, value in environment.items() if name in variables}
+    trust = dialect.rules.trust_option
+    if trust is not None:
+        options["trusts_requests"] = any(word.partition("=")[0].replace("_", "-") == trust for word in rest)
     overrides = _json_object("json_model_override_args", given.get("json-model-override-args"))
     if "video_pruning_rate" in overrides:
         options.setdefault("video_pruning_rate", overrides["video_pruning_rate"])
@@ -143,6 +152,7 @@ def parse_server_options(
     video_pruning_rate: float | str | None = None,
     max_model_len: int | str | None = None,
     max_num_batched_tokens: int | str | None = None,
+    trusts_requests: bool | None = None,
     max_decoded_bytes: int | str | None = None,
     max_image_pixels: int | str | None = None,
     is_one_of_all: bool = False,
@@ -157,6 +167,7 @@ def parse_server_options(
         video_pruning_rate: share of the video tokens to drop.
         max_model_len: longest sequence.
         max_num_batched_tokens: vLLM's.
+        trusts_requests: whether vLLM was started with ``--trust-request-mm-kwargs``; None where that is not known.
         max_decoded_bytes: vLLM's, of its environment.
         max_image_pixels: the same.
         is_one_of_all: whether every dialect is asked for, so that an option of another server is that server's.
@@ -171,6 +182,7 @@ def parse_server_options(
             owner = _owner(name)
             raise UsageError(f"{_flag(name)} has no effect on {dialect.name}. Expected it with --dialect {owner}.")
     return ServerOptions(
+        trusts_requests=trusts_requests,
         max_decoded_bytes=_length("max_decoded_bytes", max_decoded_bytes),
         max_image_pixels=_length("max_image_pixels", max_image_pixels),
         media_io=_video_part("media_io_kwargs", media_io_kwargs if "media_io_kwargs" in own else None),

@@ -60,12 +60,13 @@ class Sglang(Server):
             return None
         return super().fewer_frames(model, num_frames, duration_seconds)
 
-    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
+    def recipe(self, serving: ServingRequest, options: ServerOptions, started: ServerOptions) -> ServerRecipe:
         """See ``Server.recipe``."""
         words = ["python", "-m", "sglang.launch_server", "--model-path", serving.model]
         words += [] if serving.context is None else ["--context-length", str(serving.context)]
         words += ["--mm-process-config", json_text({"video": options.mm_process})] if options.mm_process else []
-        words += ["--json-model-override-args", json_text({"video_pruning_rate": serving.q})] if serving.q > 0 else []
+        if serving.q != serving.own_rate:  # of config.json, which may prune where nothing need be dropped
+            words += ["--json-model-override-args", json_text({"video_pruning_rate": serving.q})]
         return ServerRecipe(shlex.join(words), chat_body(serving, absolute_path(serving.video).as_uri()))
 
 

@@ -29,7 +29,7 @@ class Transformers(Server):
         """See ``Server.pruning``."""
         return hf.pruning(model, options)
 
-    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
+    def recipe(self, serving: ServingRequest, options: ServerOptions, started: ServerOptions) -> ServerRecipe:
         """See ``Server.recipe``."""
         return ServerRecipe(None, {"tokenize": True, **options.mm_processor, **options.request})
 

@@ -11,8 +11,8 @@ from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects import vllm_0_33_glm as glm
 from evs_cli.dialects import vllm_0_33_internvl as internvl
 from evs_cli.dialects import vllm_0_33_limits as limits
-from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerSource
-from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text
+from evs_cli.dialects.base import PruningRate, QwenModel, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text, only_asked
 from evs_cli.dialects.server import FamilyRules, Limit, Server
 from evs_cli.video.info import VideoInfo
 
@@ -30,6 +30,7 @@ class Vllm(Server):
     own_options = frozenset(("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens"))
     limit_variables = limits.VARIABLES
     context_option = "--max-model-len"
+    trust_option = "--trust-request-mm-kwargs"
     owner = "vllm"
     version_path = "/version"
     skips_missing_frames = True
@@ -37,6 +38,10 @@ class Vllm(Server):
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
         """See ``Server.pruning``."""
         return vllm.pruning(model, options)
+
+    def needs_text_before(self, model: ServedModel, q: float) -> bool:
+        """See ``Server.needs_text_before``: positions are rewritten from a first time's length before the video."""
+        return q > 0 and isinstance(model, QwenModel) and model.tells_times
 
     def source_of(self, video: VideoInfo) -> ServerSource:
         """See ``Server.source_of``: OpenCV's frame count and the average rate; tested against OpenCV 4.13."""
@@ -59,10 +64,11 @@ class Vllm(Server):
             body["mm_processor_kwargs"] = dict(options.mm_processor)
         return body
 
-    def recipe(self, serving: ServingRequest, options: ServerOptions) -> ServerRecipe:
+    def recipe(self, serving: ServingRequest, options: ServerOptions, started: ServerOptions) -> ServerRecipe:
         """See ``Server.recipe``."""
-        body = {**chat_body(serving, absolute_path(serving.video).as_uri()), **self.extra_body(options)}
-        return ServerRecipe(_line(serving, options), body)
+        said = self.extra_body(only_asked(options, started))
+        line = _line(serving, started, is_trusting=bool(said or started.trusts_requests))
+        return ServerRecipe(line, {**chat_body(serving, absolute_path(serving.video).as_uri()), **said})
 
 
 SERVER = Vllm()
@@ -82,7 +88,7 @@ def opencv_num_frames(video: VideoInfo) -> int:
     return video.num_frames if video.num_frames < claimed - 1 and not video.is_cut_off else claimed
 
 
-def _line(serving: ServingRequest, options: ServerOptions) -> str:
+def _line(serving: ServingRequest, options: ServerOptions, *, is_trusting: bool) -> str:
     changed = {variable: getattr(options, field) for variable, field in limits.VARIABLES.items()}
     words = [f"{variable}={value}" for variable, value in changed.items() if value is not None]
     words += ["vllm", "serve", serving.model]
@@ -91,4 +97,6 @@ def _line(serving: ServingRequest, options: ServerOptions) -> str:
     if options.max_num_batched_tokens is not None:
         words += ["--max-num-batched-tokens", str(options.max_num_batched_tokens)]
     words += ["--media-io-kwargs", json_text({"video": options.media_io})] if options.media_io else []
+    words += ["--mm-processor-kwargs", json_text(options.mm_processor)] if options.mm_processor else []
+    words += ["--trust-request-mm-kwargs"] if is_trusting else []
     return shlex.join([*words, "--allowed-local-media-path", str(absolute_path(serving.video).parent)])

@@ -62,6 +62,8 @@ class EncodeOptions:
 
     prompt: str | None = None
     """Text beside the video; the sequence is then the whole chat prompt, else the video's part alone."""
+    system: str | None = None
+    """Text of a system message in front of it; None leaves it to what asks, an empty one is no message."""
     size: int | None = None
     """Short side of the frame in pixels, plain encoders only."""
     frame_min_pixels: int | None = None
@@ -76,8 +78,11 @@ class EncodeOptions:
     """Whether the processor bounds each frame by its share of the whole video's budget."""
 
     def __post_init__(self) -> None:
-        if self.prompt is not None:
-            _check_text(self.prompt)
+        for name in ("prompt", "system"):
+            if getattr(self, name) is not None:
+                _check_text(name, getattr(self, name))
+        if self.system and self.prompt is None:
+            raise UsageError("--system has no effect without --prompt: the sequence is the video's part alone.")
         for name in ("size", "frame_min_pixels", "frame_max_pixels", "video_min_pixels", "video_max_pixels"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
@@ -263,10 +268,15 @@ class VideoEncoder(ABC):
 
         return torch.arange(plan.layout.sequence_length)
 
+    @property
+    def outer_tokens(self) -> int:
+        """Ids of the markers around a whole video; not those of its frames."""
+        return 0
+
     def check_options(self, options: EncodeOptions) -> None:
         """Raise ``UsageError`` for an option this family has no use for."""
         for name in options.given():
-            if name not in self.supported_options:
+            if name not in self.supported_options and not (name == "system" and "prompt" in self.supported_options):
                 flag, *allowed = ("--" + o.replace("_", "-") for o in (name, *sorted(self.supported_options)))
                 raise UsageError(
                     f"{flag} has no effect on {self.source.name} ({self.source.model_type}). "
@@ -274,14 +284,14 @@ class VideoEncoder(ABC):
                 )
 
 
-def _check_text(prompt: object) -> None:
+def _check_text(name: str, text: object) -> None:
     """Raise ``UsageError`` for a prompt that is no text, or holds bytes that were none (surrogates)."""
-    if not isinstance(prompt, str):
-        raise UsageError(f"Invalid prompt ({type(prompt).__name__}). Expected text.")
+    if not isinstance(text, str):
+        raise UsageError(f"Invalid {name} ({type(text).__name__}). Expected text.")
     try:
-        prompt.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise UsageError("Invalid prompt: it is not UTF-8. Expected text.") from error
+        raise UsageError(f"Invalid {name}: it is not UTF-8. Expected text.") from error
 
 
 def require_same_count(found: int, expected: int, source: ModelSource, what: str) -> None:

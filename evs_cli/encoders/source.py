@@ -6,6 +6,7 @@ Reads ``config.json`` alone and imports no torch, so that a plan from it stays q
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,6 +62,11 @@ class ModelSource:
     def model_type(self) -> str:
         """The family, as ``config.json`` names it."""
         return str(self.config.get("model_type", ""))
+
+    @property
+    def served_location(self) -> str:
+        """What a server's command line calls it, wherever it is pasted: the hub's id, or a folder's whole path."""
+        return os.path.abspath(self.location) if self.is_local else self.location  # noqa: PTH100 - keeps links
 
     @property
     def is_local(self) -> bool:

@@ -97,9 +97,10 @@ class VisionLanguageEncoder(VideoEncoder):
         if options.prompt is None:
             return self.video_markup
         for token in {self.placeholder_token, self.processor.video_token, self.processor.image_token}:
-            if token in options.prompt:
+            named = {"prompt": options.prompt, "system": options.system or ""}
+            if holder := next((name for name, text in named.items() if token in text), None):
                 raise UsageError(
-                    f"Invalid prompt: it holds {token}, which {self.source.name} reads as part of a video or image. "
+                    f"Invalid {holder}: it holds {token}, which {self.source.name} reads as part of a video or image. "
                     "Expected plain text; evs puts the video in front of it."
                 )
         if not self.has_chat_template:
@@ -107,11 +108,12 @@ class VisionLanguageEncoder(VideoEncoder):
                 f"cannot build a prompt for {self.source.name}: it has no chat template.",
                 hint="Leave out --prompt; the sequence is then the video's part alone.",
             )
-        text = self._chat_text(options.prompt)
+        text = self._chat_text(options.prompt, options.system)
         faults = {
             "leaves the video out": self.processor.video_token not in text,
             "writes the video more than once": text.count(self.processor.video_token) > 1,
             "leaves the prompt out": options.prompt.strip() not in text,
+            "leaves the system message out": (options.system or "").strip() not in text,
         }
         for fault, is_so in faults.items():
             if is_so:
@@ -150,15 +152,14 @@ class VisionLanguageEncoder(VideoEncoder):
             known.update(zip(new, self.processor.tokenizer(new, add_special_tokens=False)["input_ids"], strict=True))
         return [known[text] if text else [] for text in texts]
 
-    def _chat_text(self, prompt: str) -> str:
-        """The chat template's text for a video and a prompt."""
+    def _chat_text(self, prompt: str, system: str | None) -> str:
+        """The chat template's text for a video and a prompt, behind a system message where there is one."""
         from jinja2 import TemplateError
 
-        content = [{"type": "video"}, {"type": "text", "text": prompt}]
+        messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": [{"type": "video"}, {"type": "text", "text": prompt}]})
         try:
-            text: str = self.processor.apply_chat_template(
-                [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
-            )
+            text: str = self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except (TemplateError, TypeError) as error:
             raise ModelError(
                 f"cannot build a prompt for {self.source.name}: its chat template fails ({error}).",
@@ -234,6 +235,11 @@ class VisionLanguageEncoder(VideoEncoder):
             modality=self.modality,
             features_are_batched=self.features_are_batched,
         )
+
+    @property
+    def outer_tokens(self) -> int:
+        """See ``VideoEncoder.outer_tokens``: what stands with the video's token in its markup."""
+        return sum(map(len, self.text_ids(self.video_markup.split(str(self.processor.video_token)))))
 
     @property
     def has_chat_template(self) -> bool:

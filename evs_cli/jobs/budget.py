@@ -97,7 +97,7 @@ class BudgetReport:
     separator_tokens: int
     """Ids of the video's part that are no video token: markers, timestamps, extra rows."""
     outer_tokens: int
-    """Of those separators, the markers around the whole video; counted under a dialect, else 0."""
+    """Of those separators, the markers around the whole video."""
     text_tokens: int
     """Ids around the video's part: the prompt and the chat template."""
     context_limit: int | None
@@ -147,7 +147,8 @@ def budget(
     check_min_dissimilarity(min_dissimilarity)
     planned = clips.plan(sampling, options)
     plan, served = planned.encode, planned.served
-    without_text = plan if options.prompt is None else clips.plan(sampling, replace(options, prompt=None)).encode
+    unasked = replace(options, prompt=None, system=None)
+    without_text = plan if options.prompt is None else clips.plan(sampling, unasked).encode
     limit = context_limit if context_limit is not None else model_context_limit(encoder)
     return BudgetReport(
         dialect=planned.dialect,
@@ -161,7 +162,7 @@ def budget(
         factors=_factors(planned),
         total_tokens=plan.total_tokens,
         separator_tokens=without_text.layout.sequence_length - plan.total_tokens,
-        outer_tokens=0 if served is None else served.outer_tokens,
+        outer_tokens=encoder.outer_tokens if served is None else served.outer_tokens,
         text_tokens=plan.layout.sequence_length - without_text.layout.sequence_length,
         context_limit=limit,
         rates=tuple(
@@ -169,7 +170,7 @@ def budget(
                 plan,
                 q,
                 limit,
-                rate_cost(plan, plan.retained_tokens(q), encoder, kv_budget_bytes),
+                rate_cost(plan, plan.retained_tokens(q), encoder, limit, kv_budget_bytes),
                 clips.limits(planned, q, limit, reserve),
             )
             for q in rates
@@ -205,9 +206,21 @@ def _no_effect_notes(encoder: VideoEncoder, kv_budget_bytes: int | None) -> list
 
 
 def rate_cost(
-    plan: EncodePlan, retained_tokens: int, encoder: CostedModel, kv_budget_bytes: int | None = None
+    plan: EncodePlan,
+    retained_tokens: int,
+    encoder: CostedModel,
+    context_limit: int | None = None,
+    kv_budget_bytes: int | None = None,
 ) -> CostReport | None:
-    """What a prompt with ``retained_tokens`` video tokens costs; None where config.json does not tell the sizes."""
+    """What a prompt with ``retained_tokens`` video tokens costs; None where config.json does not tell the sizes.
+
+    Args:
+        plan: of the video.
+        retained_tokens: K.
+        encoder: the model, or what a file of ours tells of it.
+        context_limit: longest sequence; None is the model's own.
+        kv_budget_bytes: memory for caches, to tell how many such prompts fit.
+    """
     try:
         return cost_report(
             encoder.source.config,
@@ -215,6 +228,7 @@ def rate_cost(
             pruned_tokens=plan.length_with(retained_tokens),
             retained_video_tokens=retained_tokens,
             patch_grid_thw=plan.model_grid_thw,
+            context_limit=context_limit,
             kv_budget_bytes=kv_budget_bytes,
         )
     except ModelError:

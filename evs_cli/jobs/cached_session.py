@@ -156,7 +156,7 @@ class _Lookup:
         """
         session, record = self._session, stored.provenance
         options, encoder = session.request.options, session.encoder
-        if record["options"].get("prompt") == options.prompt:
+        if all(record["options"].get(name) == getattr(options, name) for name in ("prompt", "system")):
             return replace(stored, provenance={**record, "video": {**record["video"], "name": self._name}})
         self._progress.detail("cache: the sequence is made anew, for another prompt")
         plan = session.plan_and_report(self._source)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
 from urllib.parse import urlsplit
 
 from evs_cli.dialects import dialect_of_owner
 from evs_cli.dialects.base import ServerOptions
-from evs_cli.dialects.requests import DEFAULT_PROMPT, ServingRequest, absolute_path, chat_body
-from evs_cli.dialects.served import ServedPlanner
+from evs_cli.dialects.requests import DEFAULT_PROMPT, DEFAULT_SYSTEM, ServingRequest, absolute_path, chat_body
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
 from evs_cli.errors import ServerError, UsageError, without_secrets
 from evs_cli.jobs.budget import model_context_limit
@@ -26,7 +25,7 @@ from evs_cli.jobs.check_verdict import answer_notes, difference_of, server_notes
 from evs_cli.jobs.inputs import STDIN, opened
 from evs_cli.jobs.runner import Input, Outcome, run_each
 from evs_cli.pipeline.keywords import RequestKeywords
-from evs_cli.pipeline.progress import Timings
+from evs_cli.pipeline.progress import Progress, Timings
 from evs_cli.pipeline.request import SessionRequest, make_request
 from evs_cli.servers.client import PromptUsage, ServedName, ServerClient, TokenizedPrompt, choose_served_name
 from evs_cli.servers.comparison import (
@@ -99,20 +98,25 @@ class CheckRequest:
         return absolute_path(self.video).as_uri() if self.as_url == AS_FILE else self.as_url
 
 
-def run_check(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> Iterator[Outcome[CheckReport]]:
+def run_check(
+    request: CheckRequest, progress: Progress, **plan: Unpack[RequestKeywords]
+) -> Iterator[Outcome[CheckReport]]:
     """Check one video; a count that differs from the plan is a refusal. Arguments and errors as ``check_video``."""
 
     def work(request: CheckRequest, _: Timings) -> CheckReport:
-        return check_video(request, **plan)
+        return check_video(request, progress, **plan)
 
     return run_each([(Input(request.video), request)], work, is_single=True, refuses=difference_of)
 
 
-def check_video(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> CheckReport:
+def check_video(
+    request: CheckRequest, progress: Progress | None = None, **plan: Unpack[RequestKeywords]
+) -> CheckReport:
     """Plan a video, ask a server for its count, and compare.
 
     Args:
         request: the video and the server.
+        progress: who is told, before the request is sent, what the server must be started with to take it.
         **plan: the keywords of ``make_request``; model and dialect may be left out where the server states them.
 
     Raises:
@@ -134,9 +138,22 @@ def check_video(request: CheckRequest, **plan: Unpack[RequestKeywords]) -> Check
         raise _unknown_server(client)
     with opened(request.video) as source:
         assert isinstance(source, (str, os.PathLike))
-        clip = plan_clip(request.video, source, session)
+        clip = _with_text_before(plan_clip(request.video, source, session), progress)
+        if clip.served.request_note is not None and progress is not None:
+            progress.notice(f"{clip.name}: {clip.served.request_note}")
         answer = _ask(client, request, listed, clip, Path(source), is_guess=is_guess)
         return _report(client, request, listed, clip, answer)
+
+
+def _with_text_before(clip: CheckedClip, progress: Progress | None) -> CheckedClip:
+    """The clip with a system message where the server would fail for want of text, unless the user settled it."""
+    session = clip.session
+    note = clip.planner.text_before_note(clip.served.server, clip.q, session.options)
+    if note is None or session.options.system is not None:
+        return clip
+    if progress is not None:
+        progress.notice(f"{clip.name}: the system message {DEFAULT_SYSTEM!r} goes in front. {note}; '' sends none")
+    return clip.replanned(replace(session, options=replace(session.options, system=DEFAULT_SYSTEM)))
 
 
 def session_of(plan: RequestKeywords, owner: str | None) -> SessionRequest:
@@ -207,11 +224,9 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     """
     session = clip.session
     assert session.options.prompt is not None
-    serving = ServingRequest(served_model, clip.q, None, clip.path, session.options.prompt, max_tokens)
-    # By a server started without options: its own need not be said again, and must not be, so that they show.
-    asking = ServedPlanner(session.dialect, clip.planner.encoder, ServerOptions(), session.sampling)
-    asked = asking.server_options(session.sampling, session.options)
-    return {**chat_body(serving, url), **asking.rules.extra_body(asked)}
+    text = (session.options.prompt, max_tokens, session.options.system)
+    serving = ServingRequest(served_model, clip.q, clip.q, None, clip.path, *text)
+    return {**chat_body(serving, url), **clip.planner.request_arguments(session.sampling, session.options)}
 
 
 def _report(
@@ -252,6 +267,7 @@ def _report(
             served_model=listed.name,
             owner=listed.owner,
             version=version,
+            has_server_options=session.server != ServerOptions(),
         ),
         comparisons=(
             *comparisons,

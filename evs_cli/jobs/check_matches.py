@@ -43,12 +43,12 @@ def matching_plans(clip: CheckedClip, answered: ServerCount) -> tuple[str, ...]:
 
     Every rate is tried of the plan as it is, and the likely ones of any other: a number is soon met by chance.
     """
-    prompt = clip.session.options.prompt if answered.video_ids is None else None
+    chat = clip.session.options if answered.video_ids is None else EncodeOptions()
     found = []
     for name, other in _others(clip):
         planner, server = other.planner, other.served.server
         likely = sorted({server.pruning.q, clip.q, 0.0}) if server.pruning.can_prune else [0.0]
-        without = planner.sequence_length(server, 0.0, prompt) - server.total_tokens
+        without = planner.sequence_length(server, 0.0, chat) - server.total_tokens
         rates = [
             q
             for q in (_RATES if name == clip.session.dialect.name and server.pruning.can_prune else likely)
@@ -60,7 +60,7 @@ def matching_plans(clip: CheckedClip, answered: ServerCount) -> tuple[str, ...]:
         at_rate += f" to {rates[-1]:g}" if at_rate and len(rates) > 1 else ""
         if answered.video_ids is None:
             found.append(f"{name}{at_rate} counts the same")
-        elif tuple(planner.client_ids(other.served, rates[0], None)) == answered.video_ids:
+        elif tuple(planner.client_ids(other.served, rates[0], EncodeOptions())) == answered.video_ids:
             found.append(f"{name}{at_rate} writes the same ids")
     return tuple(found[:_MOST])
 
@@ -88,8 +88,9 @@ def whole_frame_difference(clip: ServedClip, difference: int) -> tuple[str, ...]
 
 def _others(clip: CheckedClip) -> Iterator[tuple[str, CheckedClip]]:
     """The dialect of the plan as it is and less its options one by one, then the other servers; each with its name."""
-    session = clip.session
-    own, plain = session.dialect.name, EncodeOptions(prompt=session.options.prompt)
+    # What other options its line would have is asked here too: the request's part may stand in the server's.
+    session = replace(clip.session, server=replace(clip.session.server, trusts_requests=None))
+    own, plain = session.dialect.name, EncodeOptions(prompt=session.options.prompt, system=session.options.system)
     variants = [(own, session)]
     if session.sampling != SamplingRequest() or session.options != plain:
         unasked = replace(session, sampling=SamplingRequest(), options=plain)

@@ -40,8 +40,9 @@ class CheckedClip:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on the file and the plan."""
-        return (*self.video.warnings, *self.served.notes)
+        """Sentences on the file and the plan, less what is told before the request is sent."""
+        told = self.served.request_note
+        return (*self.video.warnings, *(note for note in self.served.notes if note != told))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, markers included."""
@@ -90,7 +91,7 @@ def planned_prompt(planner: ServedPlanner, served: ServedClip, options: EncodeOp
     tokenizer = encoder.processor.tokenizer
     text = encoder.prompt_text(options)
     before, behind = text.split(encoder.video_markup, 1)
-    ids = planner.client_ids(served, served.q, options.prompt)
+    ids = planner.client_ids(served, served.q, options)
     head = tokenizer(before, **encoder.tokenizer_arguments(text))["input_ids"]
     tail = tokenizer(behind, add_special_tokens=False)["input_ids"]
     placeholder, start, end = tokenizer.convert_tokens_to_ids([served.server.placeholder, model.start, model.end])

@@ -36,6 +36,11 @@ def _next_step(report: CheckReport) -> str:
         return "Its chat template, or a system prompt of its own, is not the checkpoint's."
     if kinds == {"longest sequence"}:
         return "Plan with the server's own: --max-model-len."
+    if report.asked.has_server_options:
+        return (
+            "The options given do not explain it. See what the server was really started with: vLLM logs its "
+            "non-default arguments at start, SGLang answers them at /server_info."
+        )
     return "Give the options the server was started with: --server-cmd with its command line."
 
 

@@ -91,6 +91,8 @@ class ExportJob:
                 frames = exporter.export(source, self.video, path, overwrite=self.overwrite)
             answer = None
             if self.server is not None:
+                if exporter.request_note is not None:
+                    progress.notice(exporter.request_note)
                 progress.stage("send")
                 answer = send(self.server, path)
         output = None if self.output is None else path

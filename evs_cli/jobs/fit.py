@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evs_cli.core.counts import TokenGrid
+from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, evs_flags
 from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
@@ -100,6 +101,13 @@ class FitReport:
     fits."""
     others: tuple[FitChoice, ...]
     """Other samplings and sizes that fit: least pruning first, then most frames, then largest frames."""
+    notes: tuple[str, ...] = ()
+    """What was put into the requests, or is missing there."""
+
+    @property
+    def choices(self) -> tuple[FitChoice, ...]:
+        """The present sampling where it fits, then the others."""
+        return self.others if self.present is None else (self.present, *self.others)
 
     @property
     def name(self) -> str:
@@ -269,7 +277,8 @@ def prune_command(planned: ClipPlan, clips: Clips, session: SessionRequest, q: f
     words += [] if session.decoder == "pyav" else ["--decoder", session.decoder]
     if clips.planner is not None:
         words += evs_flags(clips.dialect.name, clips.planner.server_options(planned.sampling, options))
-        return shlex.join(words + ([] if options.prompt is None else ["--prompt", options.prompt]))
+        words += [] if options.prompt is None else ["--prompt", options.prompt]
+        return shlex.join(words + ([] if options.system is None else ["--system", options.system]))
     flags = {"start_seconds": "--start", "end_seconds": "--end"}
     for values in (vars(planned.sampling), vars(options)):
         for name, value in values.items():
@@ -287,15 +296,18 @@ def server_recipe(planned: ClipPlan, clips: Clips, request: FitRequest, q: float
         return None
     options = planned.options
     serving = ServingRequest(
-        model=clips.planner.encoder.source.location,
+        model=clips.planner.encoder.source.served_location,
         q=q,
+        own_rate=clips.planner.rules.pruning(clips.planner.model, ServerOptions()).q,
         context=request.context,
         video=planned.source.path,
         prompt=options.prompt,
+        system=options.system,
         # What a server keeps anyway is no answer that was asked for.
         max_tokens=request.reserve if request.reserve > clips.planner.rules.context_margin else None,
     )
-    return clips.planner.rules.recipe(serving, clips.planner.server_options(planned.sampling, options))
+    planner = clips.planner
+    return planner.rules.recipe(serving, planner.server_options(planned.sampling, options), planner.options)
 
 
 def _impossible(planned: ClipPlan, search: _Search) -> BudgetError:

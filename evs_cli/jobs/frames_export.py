@@ -15,7 +15,7 @@ from evs_cli.core.counts import check_pruning_rate
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import FloatArray, RefusedByServerError, ServerOptions, ServerPlan
 from evs_cli.dialects.model import RULES
-from evs_cli.dialects.requests import DEFAULT_PROMPT, ServingRequest
+from evs_cli.dialects.requests import DEFAULT_PROMPT, DEFAULT_SYSTEM, ServingRequest
 from evs_cli.dialects.resize import Size
 from evs_cli.dialects.served import ServedPlanner
 from evs_cli.dialects.vllm_0_33_limits import decoded_bytes
@@ -114,6 +114,8 @@ class FramesExport:
     told: tuple[str, ...]
     """(T,) the words that tell the times of each frame of tokens; empty where none are told."""
     notes: tuple[str, ...] = ()
+    server_option: str | None = None
+    """What the server must be started with to take the request; None where its command line has it."""
 
     @property
     def num_repeated(self) -> int:
@@ -130,6 +132,7 @@ class FramesExporter:
 
     Raises:
         UsageError: a family of which it is not known how vLLM takes its frames, or frames of another server.
+        RefusedByServerError: a server that is known to refuse what the request says.
     """
 
     def __init__(self, session: Session, request: ExportRequest) -> None:
@@ -152,9 +155,15 @@ class FramesExporter:
         if request.q is not None:
             options = replace(options, video_pruning_rate=request.q)
         self._planner = ServedPlanner(target, session.encoder, options, SamplingRequest())
+        self._chat = session.request.options
+        if self._chat.prompt is None and self._planner.encoder.has_chat_template:
+            self._chat = replace(self._chat, prompt=DEFAULT_PROMPT)
         asked = self._planner.server_options(SamplingRequest(), session.request.options)
         self.dialect, self.model = target, self._planner.model
         self.options: ServerOptions = replace(asked, mm_processor=processor_arguments(self.model, asked))
+        # The number and the times of the frames are always said, so the server must take what a request says.
+        said = ("media_io_kwargs", *(("mm_processor_kwargs",) if self.options.mm_processor else ()))
+        self.request_note = self._planner.request_note({name: {} for name in said})
 
     def export(self, video: VideoSource, name: str, output: Path, *, overwrite: bool = False) -> FramesExport:
         """Write one request.
@@ -174,6 +183,7 @@ class FramesExporter:
         plan = self.session.plan_and_report(video)
         (height, width), notes = self._size(plan)
         planned = self._sent(plan, plan.clip.pts_seconds, height, width)
+        notes += self._settle_text(planned)
         require_decodable(planned, plan.video.name, self.options)
         with replacing(output) as file:
             writer = JpegBodyWriter(file, self._body(planned))
@@ -198,9 +208,7 @@ class FramesExporter:
         """The result: what was written, and how the server counts it."""
         served = self._plan_sent(sent)
         q = served.pruning.q
-        prompt = self.session.request.options.prompt
-        if prompt is None and getattr(self._planner.encoder.processor, "chat_template", None):
-            prompt = DEFAULT_PROMPT
+        chat = self._chat
         if served.total_tokens != plan.encode.total_tokens:
             notes.append(f"{served.total_tokens:,} video tokens come of it, {plan.encode.total_tokens:,} were planned")
         return FramesExport(
@@ -220,11 +228,24 @@ class FramesExporter:
             plan=served,
             q=q,
             retained_tokens=sum(served.client_counts(q)),
-            prompt_tokens=None if prompt is None else self._planner.sequence_length(served, q, prompt),
+            prompt_tokens=None if chat.prompt is None else self._planner.sequence_length(served, q, chat),
             context_limit=self.options.max_model_len or model_context_limit(self.session.encoder),
             told=tuple(text.removesuffix(self.model.start).strip() for text in served.frame_texts if text),
             notes=tuple(note for note in (*notes, *served.notes) if note not in plan.notes),
+            server_option=None if self.request_note is None else self.dialect.rules.trust_option,
         )
+
+    def _settle_text(self, sent: SentFrames) -> list[str]:
+        """Put a system message in front where the server would fail without, and say so.
+
+        One of the user's stands as it is, an empty one too: then it is said alone.
+        """
+        served = self._plan_sent(sent)
+        note = self._planner.text_before_note(served, served.pruning.q, self._chat)
+        if note is None or self._chat.system is not None:
+            return [] if note is None else [note]
+        self._chat = replace(self._chat, system=DEFAULT_SYSTEM)
+        return [f"the system message {DEFAULT_SYSTEM!r} goes in front. {note}; '' sends none"]
 
     def _size(self, plan: ClipPlan) -> tuple[Size, list[str]]:
         """(height, width) of the JPEGs, and sentences where it is not as asked.
@@ -260,12 +281,14 @@ class FramesExporter:
 
     def _body(self, sent: SentFrames) -> Mapping[str, Any]:
         serving = ServingRequest(
-            model=self.request.served_model_name or self.session.encoder.source.location,
+            model=self.request.served_model_name or self.session.encoder.source.served_location,
             q=0.0,
+            own_rate=0.0,
             context=None,
             video=DATA_URL_HEAD,
-            prompt=self.session.request.options.prompt,
+            prompt=self._chat.prompt,
             max_tokens=self.request.max_tokens,
+            system=self._chat.system,
         )
         return frames_body(serving, sent, self.options)
 

@@ -235,4 +235,4 @@ class ServerClips:
 
     def _planned_at(self, plan: ClipPlan, q: float) -> PlannedUse:
         assert plan.served is not None
-        return PlannedUse(self.planner, self.source, plan.served.server, q, plan.options.prompt)
+        return PlannedUse(self.planner, self.source, plan.served.server, q, plan.options)

@@ -69,9 +69,9 @@ def encoding_key(
         schema_version: of the file that keeps the encoding.
     """
     asked = {name: value for name, value in asdict(request).items() if name not in (*CHOOSES_TOKENS, *_RESOLVED)}
-    del asked["options"]["prompt"]
+    del asked["options"]["prompt"], asked["options"]["system"]
     asked["dialect"] = request.dialect.name  # what else it holds is said of the version asked for
-    for name in ("video_pruning_rate", *LIMIT_OPTIONS):  # no row depends on them
+    for name in ("video_pruning_rate", "trusts_requests", *LIMIT_OPTIONS):  # no row depends on them
         del asked["server"][name]
     score_dtype = settings.score_dtype
     parts = {

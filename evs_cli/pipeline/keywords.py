@@ -33,6 +33,7 @@ class EncodeKeywords(TypedDict, total=False):
     end_seconds: float | None
 
     prompt: str | None
+    system: str | None
     size: int | None
     frame_min_pixels: int | None
     frame_max_pixels: int | None

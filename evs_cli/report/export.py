@@ -78,6 +78,7 @@ def export_record(exported: Exported) -> dict[str, Any]:
         "prompt_seconds": plan.prompt_seconds.tolist(),
         "prompt_times": list(export.told),
         "notes": list(export.notes),
+        "server_option": export.server_option,
         "curl": exported.curl,
         "answer": None if answer is None else asdict(answer),
     }
@@ -100,6 +101,8 @@ def _summary(export: FramesExport, answer: ChatAnswer | None) -> Group:
         grid.add_row("prompt", _prompt_text(export.prompt_tokens, export.context_limit))
     for index, line in enumerate(_times(export)):
         grid.add_row("times" if index == 0 else "", Text(line))
+    if export.server_option is not None:
+        grid.add_row("server", f"must be started with {export.server_option}")
     if answer is not None:
         grid.add_row("answered", Text(_usage_text(export, answer)))
         grid.add_row("answer", Text(answer.text))

@@ -20,7 +20,7 @@ from evs_cli.report.tables import plain_table
 if TYPE_CHECKING:
     from evs_cli.dialects.requests import ServerRecipe
     from evs_cli.errors import EvsError
-    from evs_cli.jobs.fit import CommonFit, FitChoice, FitReport
+    from evs_cli.jobs.fit import CommonFit, FitReport
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
@@ -88,10 +88,6 @@ def _fit_record(video: str, report: FitReport) -> dict[str, Any]:
     return {"video": video, **asdict(report)}
 
 
-def _choices(report: FitReport) -> list[FitChoice]:
-    return [choice for choice in (report.present, *report.others) if choice is not None]
-
-
 def _fit_rows(video: str, report: FitReport) -> list[dict[str, Any]]:
     """The CSV rows of one video, one a way to fit."""
     return [
@@ -114,12 +110,14 @@ def _fit_rows(video: str, report: FitReport) -> list[dict[str, Any]]:
             "request": None if choice.server is None else json.dumps(choice.server.request),
             "error": None,
         }
-        for choice in _choices(report)
+        for choice in report.choices
     ]
 
 
 def _draw(report: FitReport, sink: Sink) -> None:
     """A table of the choices, and below it their lines whole, so that they can be copied."""
+    for note in report.notes:
+        sink.notice(f"{report.name}: {note}")
     if report.present is None:
         head = (
             f"No rate up to {MAX_RATE:g} fits {report.budget:,} tokens at the present sampling ({report.obstacle}); "
@@ -134,7 +132,7 @@ def _draw(report: FitReport, sink: Sink) -> None:
         )
     headings = ("", "q", "keep", "frames", "size", "video tokens", "sequence")
     table = plain_table(headings, is_terminal=sink.is_terminal)
-    choices = _choices(report)
+    choices = report.choices
     for number, choice in enumerate(choices, 1):
         table.add_row(
             str(number),

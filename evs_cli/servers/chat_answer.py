@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evs_cli.errors import ServerError
+from evs_cli.servers.client import refused_arguments_hint
 from evs_cli.servers.http_json import HttpJson, HttpStatusError
 
 CHAT_PATH = "/v1/chat/completions"
@@ -65,6 +66,8 @@ def send(http: HttpJson, path: Path) -> ChatAnswer:
 def _hint(error: ServerError) -> str:
     """The next step, by the options of an export."""
     status = error.status if isinstance(error, HttpStatusError) else None
+    if isinstance(error, HttpStatusError) and refused_arguments_hint(error) is not None:
+        return "Start it with --trust-request-mm-kwargs: a request of frames says how many there are, and their times."
     if status in (401, 403):
         return "Name the environment variable that holds the key: --api-key VARIABLE."
     if status == 404:

@@ -93,7 +93,7 @@ class ServerClient:
             HttpStatusError: an error; ``is_absent`` where the server has no such endpoint.
             ServerError: no connection, or an answer without whole ids.
         """
-        content = self.http.post("/tokenize", body)
+        content = self._post("/tokenize", body)
         ids, count = content.get("tokens"), content.get("count")
         if not isinstance(ids, list) or not all(_is_count(token) for token in ids):
             raise self._odd("POST /tokenize", "no list of ids as tokens")
@@ -107,14 +107,34 @@ class ServerClient:
         Raises:
             ServerError: no connection, an error, or an answer without ``usage.prompt_tokens``.
         """
-        usage = self.http.post("/v1/chat/completions", body).get("usage")
+        usage = self._post("/v1/chat/completions", body).get("usage")
         prompt_tokens = _count(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
         if prompt_tokens is None or not isinstance(usage, dict):
             raise self._odd("POST /v1/chat/completions", "no usage.prompt_tokens")
         return PromptUsage(prompt_tokens, _video_tokens(usage.get("prompt_tokens_details")))
 
+    def _post(self, path: str, body: RequestBody) -> dict[str, Any]:
+        try:
+            return self.http.post(path, body)
+        except HttpStatusError as error:
+            hint = refused_arguments_hint(error)
+            if hint is None:
+                raise
+            raise HttpStatusError(error.message, error.status, hint=hint) from error
+
     def _odd(self, what: str, fault: str) -> ServerError:
         return ServerError(f"{self.http.address} answers {what} with {fault}.")
+
+
+def refused_arguments_hint(error: HttpStatusError) -> str | None:
+    """The next step where a vLLM refuses what a request says of sampling and size; None of any other error."""
+    option = "--trust-request-mm-kwargs"
+    if error.status != 400 or option not in error.message:
+        return None
+    return (
+        f"Start it with {option} where its clients are trusted; else with the options themselves (--media-io-kwargs, "
+        "--mm-processor-kwargs), and give these to evs by --server-cmd."
+    )
 
 
 def choose_served_name(names: Sequence[ServedName], asked: str | None, model: str | None) -> ServedName:

@@ -103,6 +103,8 @@ class CheckSubject:
     owner: str | None
     """What the server calls itself."""
     version: str | None
+    has_server_options: bool
+    """Whether the user said how the server was started."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ from served_models import cases
 from tiny_grid_models import grid_family
 
 from evs_cli.dialects.server_options import parse_server_command, parse_server_options
+from evs_cli.errors import BudgetError
+from evs_cli.jobs.fit import FitRequest
+from evs_cli.jobs.fit_run import run_fit
 from evs_cli.jobs.plan import BudgetJob, PlanRequest, refusal_of
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.request import make_request
@@ -57,6 +60,28 @@ def test_all_ends_with_6_where_no_server_takes_it(evs, tiny_model):
     code, _, err = evs("plan", SAMPLE, "--model", tiny_model("qwen3_vl"), "--dialect", "all", "--context", 50)
     assert code == 6
     assert "sglang@0.5.23" in err
+
+
+@pytest.mark.parametrize("checkpoint", ["qwen2_5_vl", "qwen3_vl", "nemotron_12b"])
+def test_one_name_means_one_thing_in_every_part_of_the_answer(evs, served_checkpoint, checkpoint):
+    """The share of the context is that of the limit asked for; every dialect counts the marks around a video."""
+    size = ["--height", 360, "--width", 640, "--duration", 4, "--q", "0,0.5"]
+    line = ["plan", *size, "--model", served_checkpoint(checkpoint), "--dialect", "all", "--prompt", "Why?", "--json"]
+    around = {"qwen2_5_vl": 2, "qwen3_vl": 2, "nemotron_12b": 0}[checkpoint]
+    for context in ([], ["--context", 50_000]):
+        code, out, err = evs(*line, *context)
+        assert code == 0, err
+        documents = [document for document in json.loads(out)["videos"] if "error" not in document]
+        assert len(documents) >= 2  # evs and transformers cannot run Nemotron 12B
+        assert {document["outer_tokens"] for document in documents} == {around}
+        for document in documents:
+            limit = document["context_limit"]
+            assert limit == (50_000 if context else 131_072 if checkpoint == "nemotron_12b" else 128_000)
+            for rate in document["rates"]:
+                assert rate["context_share"] == rate["sequence_length"] / limit
+                if rate["cost"] is not None:
+                    assert rate["cost"]["context_limit_tokens"] == limit
+                    assert rate["cost"]["pruned"]["context_share"] == rate["context_share"]
 
 
 def test_another_version_is_refused(evs, tiny_model):
@@ -165,6 +190,79 @@ def test_every_choice_of_fit_is_true_when_its_lines_are_planned(evs, tiny_model,
             assert (options.video_pruning_rate or 0) == choice["q"]
 
 
+SIZE_OPTIONS = {
+    "qwen2_5_vl": {"shortest_edge": "frame_min_pixels", "longest_edge": "frame_max_pixels"},
+    "qwen3_vl": {"shortest_edge": "video_min_pixels", "longest_edge": "video_max_pixels"},
+}
+"""How ``evs`` says the edges of ``size`` that a request says."""
+
+
+def planned_again(server, numbers, checkpoint):
+    """The plan of a server line and a request that ``fit`` printed, given back to ``plan --server-cmd``."""
+    body = server.request
+    asked = dict(body.get("media_io_kwargs", {}).get("video", {}))
+    size = body.get("mm_processor_kwargs", {}).get("size", {})
+    asked |= {SIZE_OPTIONS[checkpoint][edge]: pixels for edge, pixels in size.items()}
+    *system, message = body["messages"]
+    if system:
+        asked["system"] = system[0]["content"]
+    request = make_request(server_cmd=server.command, prompt=message["content"][1]["text"], **asked)
+    job = BudgetJob(request)
+    (outcome,) = job.plan([numbers], PlanRequest(None, None, reserve=body.get("max_tokens", 0)))
+    return outcome
+
+
+@cases(60, daily=24)
+@given(
+    checkpoint=st.sampled_from(["qwen2_5_vl", "qwen3_vl", "nemotron_12b"]),
+    dialect=st.sampled_from(["vllm", "sglang"]),
+    seconds=st.floats(2.0, 90.0),
+    height=st.integers(120, 1200),
+    width=st.integers(120, 1200),
+    share=st.floats(0.2, 1.3),
+    reserve=st.sampled_from([0, 40]),
+    own=st.sampled_from([{}, {"fps": 1.0}]),
+    edge=st.sampled_from([None, 5_000_000]),
+)
+def test_every_line_of_fit_gives_its_numbers_when_it_is_planned(
+    served_checkpoint, checkpoint, dialect, seconds, height, width, share, reserve, own, edge
+):
+    """Of SGLang's Nemotron too, whose config.json prunes where the line does not say q = 0."""
+    options = {}
+    if dialect == "vllm" and own:
+        options["media_io_kwargs"] = json.dumps({"video": own})
+    if edge and checkpoint == "qwen3_vl":
+        size = {"size": {"shortest_edge": 4096, "longest_edge": edge}}
+        name = "mm_processor_kwargs" if dialect == "vllm" else "mm_process_config"
+        options[name] = json.dumps(size if dialect == "vllm" else {"video": size})
+    numbers = NumbersRequest(height, width, duration_seconds=seconds)
+    model = str(served_checkpoint(checkpoint))
+    job = BudgetJob(make_request(model=model, dialect=dialect, **options))
+    context = max(300, int(report_of(model, numbers, dialect=dialect, **options).unpruned_sequence_length * share))
+    try:
+        (outcome,) = run_fit(job, [numbers], FitRequest(context=context, reserve=reserve))
+        report = outcome.result
+    except BudgetError:
+        return
+    for choice in (report.present, *report.others):
+        if choice is None:
+            continue
+        (video,) = [part for part in choice.server.request["messages"][-1]["content"] if "video_url" in part]
+        assert video["video_url"]["url"] == "file:///path/to/VIDEO"
+        outcome = planned_again(choice.server, numbers, checkpoint)
+        plan = outcome.result
+        rate = plan.rates[-1]
+        assert (rate.q, rate.sequence_length, rate.retained_tokens) == (
+            choice.q,
+            choice.sequence_length,
+            choice.retained_tokens,
+        )
+        assert (len(plan.frames), plan.frame_size) == (choice.num_sampled_frames, choice.frame_size)
+        assert rate.limit_hit is None
+        if choice.q == 0 and (checkpoint, dialect) == ("nemotron_12b", "sglang"):
+            assert """--json-model-override-args '{"video_pruning_rate": 0""" in choice.server.command
+
+
 def test_fit_goes_by_the_servers_own_length_and_the_chat_it_prints(evs, served_checkpoint):
     model = served_checkpoint("qwen3_vl")
     size = ["--height", 360, "--width", 640, "--duration", 10]
@@ -174,8 +272,11 @@ def test_fit_goes_by_the_servers_own_length_and_the_chat_it_prints(evs, served_c
     (document,) = json.loads(out)["videos"]
     assert document["budget"] == 999
     server = document["present"]["server"]
-    text = server["request"]["messages"][0]["content"][1]["text"]
-    code, out, _ = evs("plan", *size, "--server-cmd", server["command"], "--prompt", text, "--json")
+    system, message = server["request"]["messages"]
+    assert "goes in front" not in err
+    assert "fails when it prunes" in document["notes"][0]  # without the system message, which counts
+    texts = ["--prompt", message["content"][1]["text"], "--system", system["content"]]
+    code, out, _ = evs("plan", *size, "--server-cmd", server["command"], *texts, "--json")
     assert code == 0
     assert json.loads(out)["videos"][0]["rates"][-1]["sequence_length"] == document["present"]["sequence_length"] <= 999
 
@@ -190,6 +291,27 @@ def test_every_length_up_to_the_longest_passes_where_the_rate_falls(evs):
         found += [w["longest_seconds"] for w in document["rates"][0]["walls"] if w["name"] == "decoded bytes"]
     assert len(set(found)) == 1
     assert 19 < found[0] < 20
+
+
+def test_a_plan_warns_of_too_little_text_before_a_pruned_video(evs, served_checkpoint):
+    """3 ids of the chat template before it, 6 of its first time: vLLM would fail."""
+    line = ["plan", "--height", 360, "--width", 640, "--duration", 10, "--model", served_checkpoint("qwen3_vl")]
+    warning = "fails when it prunes a video with"
+    for more, is_warned in (
+        (["--dialect", "vllm", "--q", 0.5], True),
+        (["--dialect", "vllm", "--q", 0.5, "--prompt", "Why?"], True),
+        (["--dialect", "vllm", "--q", 0.5, "--prompt", "Why?", "--system", "Answer in one word."], False),
+        (["--dialect", "vllm", "--q", 0], False),
+        (["--dialect", "sglang", "--q", 0.5], False),
+    ):
+        code, _, err = evs(*line, *more)
+        assert (code, warning in err) == (0, is_warned), err
+    _, out, err = evs("fit", *line[1:], "--dialect", "vllm", "--context", 1500)
+    assert warning in err
+    assert out.count("--system 'You are a helpful assistant.'") >= 1
+    code, out, err = evs("fit", *line[1:], "--dialect", "vllm", "--context", 1500, "--prompt", "a", "--system", "")
+    assert warning in err
+    assert '"role": "system"' not in out
 
 
 def test_fit_holds_the_encoder_cache_of_the_server_line_it_prints(evs, served_checkpoint):
@@ -215,10 +337,26 @@ def test_fit_holds_the_encoder_cache_of_the_server_line_it_prints(evs, served_ch
         command = shlex.split(present["server"]["command"])
         if "--video-pruning-rate" in command:
             command[command.index("--video-pruning-rate") + 1] = f"{q:g}"
-        prompt = present["server"]["request"]["messages"][0]["content"][1]["text"]
+        prompt = present["server"]["request"]["messages"][-1]["content"][1]["text"]
         code, out, err = evs("plan", *size, "--server-cmd", shlex.join(command), "--q", q, "--prompt", prompt, "--json")
         assert code == code_then, err
     assert "encoder cache" in err
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "sglang"])
+def test_a_printed_line_names_the_model_as_a_server_finds_it(evs, hub_cache, served_checkpoint, monkeypatch, dialect):
+    """By the hub's id where evs has a short name for it, by the whole path of a folder."""
+    hub_cache("qwen2.5-vl-7b", "qwen2_5_vl")
+    line = ["fit", "--height", 360, "--width", 640, "--duration", 10, "--context", 8000, "--dialect", dialect, "--json"]
+    folder = served_checkpoint("qwen2_5_vl")
+    monkeypatch.chdir(folder.parent)
+    for model, served in (("qwen2.5-vl-7b", "Qwen/Qwen2.5-VL-7B-Instruct"), (folder.name, str(folder))):
+        code, out, err = evs(*line, "--model", model)
+        assert code == 0, err
+        (document,) = json.loads(out)["videos"]
+        for choice in (document["present"], *document["others"]):
+            assert parse_server_command(choice["server"]["command"]).model == served
+            assert choice["server"]["request"]["model"] == served
 
 
 def test_fit_prints_the_server_line_and_the_request(evs, tiny_model):
@@ -229,7 +367,7 @@ def test_fit_prints_the_server_line_and_the_request(evs, tiny_model):
     assert f"vllm serve {model} --video-pruning-rate" in out
     assert 'request: {"media_io_kwargs": {"video": {"fps": 1.0}}' in out
     whole = json.loads(out.splitlines()[-1])
-    assert whole["messages"][0]["content"][0]["video_url"]["url"].startswith("file:///")
+    assert whole["messages"][-1]["content"][0]["video_url"]["url"].startswith("file:///")
     code, out, _ = evs(*line, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert rows[0]["server"].startswith("vllm serve")

@@ -6,7 +6,7 @@ import json
 import shlex
 
 import pytest
-from counting_servers import CannedServer
+from counting_servers import UNTRUSTED, CannedServer
 from video_files import video
 
 from evs_cli.errors import ServerError
@@ -17,6 +17,8 @@ ANSWER = {
     "choices": [{"message": {"role": "assistant", "content": "Numbers [in] boxes."}}],
     "usage": {"prompt_tokens": 77, "completion_tokens": 4, "total_tokens": 81},
 }
+
+TRUSTING = "vllm serve X --trust-request-mm-kwargs"
 
 
 @pytest.fixture
@@ -74,9 +76,29 @@ def test_the_record_and_the_row(export, tmp_path):
     assert len(record["pts_seconds"]) == 4
     assert record["curl"] is None
     assert record["answer"] is None
-    code, out, _ = export("-o", "body.json", "-f", "--num-frames", "4", "--format", "csv")
+    code, out, _ = export("-o", "body.json", "-f", "--num-frames", "4", "--q", "0.5", "--format", "csv")
     (row,) = csv.DictReader(io.StringIO(out))
     assert row["body_bytes"] == str(record["body_bytes"])
+
+
+def test_text_before_a_video_that_is_pruned(export, tmp_path):
+    """vLLM fails where no more ids stand before it than its first time has."""
+
+    def messages(*arguments):
+        code, _, err = export("-o", "body.json", "-f", "--num-frames", "4", *arguments)
+        assert code == 0
+        return json.loads((tmp_path / "body.json").read_text())["messages"], err
+
+    (system, _), err = messages("--q", "0.5")
+    assert (system["role"], system["content"]) == ("system", "You are a helpful assistant.")
+    assert "the system message 'You are a helpful assistant.' goes in front" in err
+    (_,), err = messages("--q", "0.5", "--system", "")
+    assert "fails when it prunes a video with 6 ids before it" in err
+    (_,), err = messages("--q", "0")
+    assert "fails when it prunes" not in err
+    (system, _), err = messages("--q", "0.5", "--prompt", "Why?", "--system", "Count the boxes.")
+    assert system["content"] == "Count the boxes."
+    assert "fails when it prunes" not in err
 
 
 def test_the_curl_line_posts_the_file(export):
@@ -96,8 +118,26 @@ def test_the_request_names_the_model_and_bounds_the_answer(export, tmp_path):
 
 
 def test_a_prompt_that_fills_the_context_is_said(export):
-    _, out, _ = export("-o", "body.json", "--server-cmd", "vllm serve x --max-model-len 20")
+    _, out, _ = export("-o", "body.json", "--server-cmd", "vllm serve x --max-model-len 20 --trust-request-mm-kwargs")
     assert "of 20: the server refuses it" in out
+
+
+def test_the_server_must_take_what_a_request_says(export, tmp_path):
+    """A vLLM takes the number and the times of the frames only with --trust-request-mm-kwargs."""
+    option = "--trust-request-mm-kwargs"
+    code, out, err = export("-o", "body.json", "--num-frames", "4")
+    assert (code, f"must be started with {option}" in out, option in err) == (0, True, False)
+    refusal = {"error": {"message": UNTRUSTED.format("mm_processor_kwargs"), "code": 400}}
+    with CannedServer({CHAT_PATH: (400, refusal)}) as server:
+        code, _, err = export("--num-frames", "4", "--send", server.url)
+    assert code == 1
+    assert err.index(f"only if it was started with {option}") < err.index("with 400")
+    assert f"Hint: Start it with {option}" in err
+    line = ("-o", "other.json", "--num-frames", "4", "--server-cmd", "vllm serve x")
+    assert "answers 400 to media_io_kwargs and mm_processor_kwargs" in only_error(export(*line), 6)
+    assert not (tmp_path / "other.json").exists()
+    code, out, _ = export(*line[:-1], f"vllm serve x {option}")
+    assert (code, option in out) == (0, False)
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -221,9 +261,9 @@ def test_too_many_decoded_bytes_do_not_fit(export, tmp_path, monkeypatch):
 def test_the_servers_line_settles_its_limits(export, tmp_path, monkeypatch):
     """The variable that the refusal names is read where it is set, and printed as the limit that holds."""
     monkeypatch.setattr("evs_cli.dialects.vllm_0_33_limits.MAX_DECODED_BYTES", 1000)
-    command = ("--server-cmd", "vllm serve X")
+    command = ("--server-cmd", TRUSTING)
     assert "a higher VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES" in only_error(export("-o", "body.json", *command), 6)
-    raised = ("--server-cmd", "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES=99999999999 vllm serve X", "--num-frames", "4")
+    raised = ("--server-cmd", "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES=99999999999 " + TRUSTING, "--num-frames", "4")
     code, out, err = export("-o", "body.json", *raised, "--json")
     assert code == 0, err
     (record,) = json.loads(out)["videos"]
@@ -234,7 +274,7 @@ def test_the_servers_line_settles_its_limits(export, tmp_path, monkeypatch):
         ("VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES", "decoded bytes, 2,000 are allowed"),
         ("VLLM_MAX_IMAGE_PIXELS", "15,360 pixels, 2,000 are allowed"),
     ]:
-        lowered = ("--server-cmd", f"{name}=2000 vllm serve X")
+        lowered = ("--server-cmd", f"{name}=2000 {TRUSTING}")
         error = only_error(export("-o", "other.json", *lowered), 6)
         assert words in error
         assert name in error

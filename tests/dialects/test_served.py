@@ -229,6 +229,14 @@ def test_names_of_dialects():
     assert parse_dialect("vllm@0.33.0").note is None
     assert dialect_of_server("vllm", "0.33.1") == parse_dialect("vllm")
     assert dialect_of_server("vllm", "0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"
+    for version in ("banana", "0.33.banana", "0.33.", "0.33 ", "0.33..1", ".33", "", "v0.33", "0.33-1", "0.32"):
+        with pytest.raises(UsageError, match=r"the rules of that version are not known. Expected vllm@0\.33\."):
+            parse_dialect(f"vllm@{version}")
+    for name in ("hf@5.24.x", "sglang@0.5.23.banana", "sglang@0.5.2"):
+        with pytest.raises(UsageError, match="the rules of that version are not known"):
+            parse_dialect(name)
+    for name in ("vllm@0.33.0rc1", "vllm@0.33.1.dev5+g0123abc", "vllm@0.33.0+cpu", "sglang@0.5.23.post1"):
+        assert parse_dialect(name).note is None
     for name in ("tgi", "evs@1", "", "all"):
         with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, vllm@0\.33, sglang@0\.5\.23 or all"):
             parse_dialect(name)

@@ -21,6 +21,11 @@ import numpy as np
 import torch
 import transformers as tf
 
+UNTRUSTED = (
+    "Per-request {} are disabled by default because they can change multimodal preprocessing resource usage. Start "
+    "the server with --trust-request-mm-kwargs only when clients are trusted."
+)
+
 
 @dataclass
 class Habits:
@@ -44,6 +49,8 @@ class Habits:
     key: str | None = None
     served_name: str = "tiny"
     tells_video_tokens: bool = False
+    trusts_requests: bool = False
+    """Whether a vLLM was started with --trust-request-mm-kwargs; it refuses what a request says of sampling if not."""
 
 
 class _Server:
@@ -145,6 +152,12 @@ class CountingServer(_Server):
 
     def answer(self, path, headers, body):
         habits = self.habits
+        if body is not None and habits.owner == "vllm" and not habits.trusts_requests:
+            refused = next(
+                (name for name in ("mm_processor_kwargs", "media_io_kwargs") if json.loads(body).get(name)), None
+            )
+            if refused is not None:
+                return 400, {}, json.dumps({"error": {"message": UNTRUSTED.format(refused), "code": 400}}).encode()
         if habits.key is not None and headers.get("Authorization") != f"Bearer {habits.key}":
             return 401, {}, json.dumps({"error": "Unauthorized"}).encode()
         if path == "/v1/models":
@@ -182,10 +195,10 @@ class CountingServer(_Server):
         """The prompt as the processor writes it, with what the habits change."""
         habits = self.habits
         assert request["model"] == habits.served_name
-        (message,) = request["messages"]
+        *before, message = request["messages"]
         part, text = message["content"]
         assert (part["type"], text["type"]) == ("video_url", "text")
-        messages = [{"role": "user", "content": [{"type": "video"}, text]}]
+        messages = [*before, {"role": "user", "content": [{"type": "video"}, text]}]
         if habits.system is not None:
             messages.insert(0, {"role": "system", "content": habits.system})
         prompt = self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

@@ -8,6 +8,8 @@ import pytest
 from counting_servers import CannedServer, CountingServer, Habits, clip_bytes
 from video_files import write_video
 
+from evs_cli.dialects.base import RefusedByServerError
+from evs_cli.dialects.requests import DEFAULT_SYSTEM
 from evs_cli.errors import ServerError, UsageError
 from evs_cli.jobs.check import CheckRequest, check_video
 
@@ -58,7 +60,31 @@ def test_the_plan_is_what_a_vllm_server_makes_of_the_clip(check, model, q, promp
     assert (report.asked.endpoint, report.asked.dialect, report.asked.q) == ("tokenize", "vllm@0.33", q or 0.0)
     assert rows(report)["video tokens"].served > 1
     (body,) = check.server.bodies("/tokenize")
-    assert body["messages"][0]["content"][1]["text"] == (prompt or "Describe the video.")
+    *system, message = body["messages"]
+    assert message["content"][1]["text"] == (prompt or "Describe the video.")
+    # As many ids as the first time has, and more, must stand before a video that is pruned (the next test).
+    assert [part["role"] for part in system] == (["system"] if q and model == "qwen3_vl" else [])
+
+
+def test_text_goes_before_a_video_that_a_vllm_would_die_of(check, command):
+    """Pruning, vLLM rewrites positions from the first time's length before the video: it fails where less is there."""
+    report = check(Habits(q=0.7), video_pruning_rate=0.7)
+    (system, _) = check.server.bodies("/tokenize")[0]["messages"]
+    assert system == {"role": "system", "content": DEFAULT_SYSTEM}
+    assert not report.differs
+    report = check(Habits(q=0.7), video_pruning_rate=0.7, system="")
+    assert len(check.server.bodies("/tokenize")[0]["messages"]) == 1
+    assert not report.differs
+    (note,) = [note for note in report.notes if "fails when it prunes" in note]
+    assert "with 6 ids before it: more than the 13 of its first time" in note  # a letter an id
+    own = "Be exact, and brief."
+    assert not check(Habits(q=0.7), video_pruning_rate=0.7, system=own).differs
+    assert check.server.bodies("/tokenize")[0]["messages"][0]["content"] == own
+    check(Habits(q=0.7), video_pruning_rate=0.7, model="qwen2_5_vl")
+    assert len(check.server.bodies("/tokenize")[0]["messages"]) == 1  # it tells no times
+    _, _, err = command(Habits(q=0.7), "--q", 0.7)
+    assert f"the system message '{DEFAULT_SYSTEM}' goes in front" in err
+    assert "goes in front" not in command(Habits())[2]
 
 
 def test_nemotrons_frames_are_compared_with_the_times_in_front_of_them(check):
@@ -83,13 +109,13 @@ def test_the_plan_is_what_an_sglang_server_counts(check, model):
 
 @pytest.mark.parametrize("fps", [1.0, 4.0])
 def test_what_is_asked_of_the_sampling_goes_into_the_request(check, fps):
-    report = check(fps=fps)
+    report = check(Habits(trusts_requests=True), fps=fps)
     assert not report.differs
     assert check.server.bodies("/tokenize")[0]["media_io_kwargs"] == {"video": {"fps": fps}}
 
 
 def test_what_is_asked_of_the_size_goes_into_the_request(check):
-    report = check(video_max_pixels=32 * 32 * 40, video_min_pixels=32 * 32)
+    report = check(Habits(trusts_requests=True), video_max_pixels=32 * 32 * 40, video_min_pixels=32 * 32)
     assert not report.differs
     body = check.server.bodies("/tokenize")[0]
     assert body["mm_processor_kwargs"] == {"size": {"longest_edge": 32 * 32 * 40, "shortest_edge": 32 * 32}}
@@ -191,7 +217,7 @@ def test_another_text(check):
 
 
 def test_what_a_request_asks_and_a_server_does_not_heed(check):
-    report = check(Habits(heeds_requests=False), fps=4.0)
+    report = check(Habits(heeds_requests=False, trusts_requests=True), fps=4.0)
     assert report.suggestions[0] == ("vllm@0.33 without what the request asks of sampling and size writes the same ids")
 
 
@@ -277,6 +303,27 @@ def test_a_server_that_fails_at_the_clip(clip, tiny_model):
         with pytest.raises(ServerError, match=r"POST /tokenize with 400: Video exceeds 16 MB") as error:
             check_video(CheckRequest(str(clip), server.url), model=str(tiny_model("qwen3_vl")))
         assert error.value.exit_code == 1
+
+
+def test_a_server_that_takes_no_arguments_of_a_request(check, command):
+    """vLLM takes a request's own sampling and size only with --trust-request-mm-kwargs: said before and after."""
+    code, _, err = command(Habits(), "--fps", 1)
+    assert code == 1
+    told, refused = err.index("only if it was started with --trust-request-mm-kwargs"), err.index("with 400")
+    assert told < refused
+    assert "Hint: Start it with --trust-request-mm-kwargs" in err
+    code, _, err = command(Habits(trusts_requests=True), "--fps", 1)
+    assert (code, err.count("--trust-request-mm-kwargs")) == (0, 1)
+    with pytest.raises(RefusedByServerError, match="started without --trust-request-mm-kwargs answers 400") as error:
+        check(server_cmd="vllm serve m", fps=1.0)
+    assert error.value.hint.endswith(
+        """start it with --media-io-kwargs '{"video": {"fps": 1.0}}' and ask for nothing."""
+    )
+    assert check.server.bodies("/tokenize") == []
+    line = "vllm serve m --trust-request-mm-kwargs"
+    report = check(Habits(trusts_requests=True), server_cmd=line, fps=1.0)
+    assert not report.differs
+    assert not [note for note in report.notes if "trust" in note]
 
 
 @pytest.mark.parametrize(
@@ -371,6 +418,16 @@ def test_json_and_csv_hold_what_the_table_shows(command):
         assert row["kind"] == comparison["kind"]
         assert (int(row["planned"]), int(row["served"])) == (comparison["planned"], comparison["served"])
         assert row["differs"] == str(comparison["differs"])
+
+
+def test_a_hint_does_not_ask_for_what_was_given(command):
+    """A server that differs in a way that no plan explains."""
+    habits = Habits(times_factor=0.5)
+    _, _, err = command(habits)
+    assert "Give the options the server was started with: --server-cmd" in err
+    _, _, err = command(habits, "--server-cmd", "vllm serve m --port 8000")
+    assert "--server-cmd" not in err
+    assert "The options given do not explain it." in err
 
 
 def test_hints_go_by_what_differs(command):

@@ -177,7 +177,7 @@ def test_an_odd_last_frame_is_repeated_to_a_whole_tubelet(export, tiny_family, m
 @pytest.mark.parametrize("q", [0.0, 0.6])
 def test_the_prompt_is_as_long_as_the_server_writes_it(export, tiny_family, model_type, q):
     """vLLM's own way of writing each family, piece by piece."""
-    result, _, plan = export(model_type, num_frames=8, asked=ExportRequest(q=q))
+    result, body, plan = export(model_type, num_frames=8, asked=ExportRequest(q=q))
     processor = tiny_family(model_type).processor
     num_grids, height, width = result.plan.token_grid_thw
     kept = max(height * width, int(num_grids * height * width * (1 - q)))
@@ -187,7 +187,9 @@ def test_the_prompt_is_as_long_as_the_server_writes_it(export, tiny_family, mode
         return len(processor.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     chat = [{"role": "user", "content": [{"type": "video"}, {"type": "text", "text": PROMPT}]}]
-    text = processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    *system, _ = body["messages"]
+    assert bool(system) == (q > 0 and model_type == "qwen3_vl")  # which fails without text before the video
+    text = processor.apply_chat_template([*system, *chat], tokenize=False, add_generation_prompt=True)
     milliseconds = [round(1000 * t) for t in plan.clip.pts_seconds.tolist()]
     if model_type == "qwen2_5_vl":
         written = count(text) - 1 + kept  # a placeholder stands for all of them

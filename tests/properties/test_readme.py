@@ -38,18 +38,20 @@ HUB_MODELS = {"qwen2.5-vl-7b": "qwen2_5_vl", "qwen3-vl-8b": "qwen3_vl"}
 
 
 @pytest.fixture
-def run(capsys, served_checkpoint):
+def run(capsys, hub_cache):
     """Run a line as a shell does, with its globs, ``&&`` and ``>``: the exit code, and what the last command prints.
 
-    A folder with the limits of a published checkpoint takes the place of a model that only a hub has.
+    Models that only a hub has are in its cache, with the limits of the published checkpoints.
     """
+    for name, served in HUB_MODELS.items():
+        hub_cache(name, served)
 
-    def run_one(words, folders):
+    def run_one(words):
         path = Path(words.pop()) if words[-2:-1] == [">"] else None
         if path is not None:
             words.remove(">")
         words = [name for word in words for name in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
-        code = main([folders.get(word, word) for word in words[1:]])
+        code = main(words[1:])
         out, err = capsys.readouterr()
         if path is None:
             return code, out
@@ -57,13 +59,10 @@ def run(capsys, served_checkpoint):
         return code, err
 
     def run_line(line):
-        folders = {name: str(served_checkpoint(served)) for name, served in HUB_MODELS.items() if name in line}
         for command in line.split(" && "):
-            code, printed = run_one(shlex.split(command), folders)
+            code, printed = run_one(shlex.split(command))
             if code:
                 break
-        for name, folder in folders.items():
-            printed = printed.replace(folder, name)
         return code, printed
 
     return run_line

@@ -208,7 +208,7 @@ def test_the_longest_sequence(planned, served, is_asked, expected):
 
 def test_a_report_differs_where_a_row_does():
     planned = prompt([1], [[30]], [4], [3])
-    asked = CheckSubject("a.mp4", "m", "hf", 0.0, "http://h", "usage", "m", None, None)
+    asked = CheckSubject("a.mp4", "m", "hf", 0.0, "http://h", "usage", "m", None, None, False)
     equal = CheckReport(asked, compare_count(planned, len(planned.input_ids)), None, (), ())
     assert not equal.differs
     assert CheckReport(asked, compare_count(planned, 1), None, (), ()).differs

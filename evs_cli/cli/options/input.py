@@ -119,6 +119,24 @@ SentPrompt = Annotated[
         rich_help_panel=_INPUT,
     ),
 ]
+System = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        metavar="TEXT",
+        help="A system message in front of --prompt. Default: none.",
+        rich_help_panel=_INPUT,
+    ),
+]
+SentSystem = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        metavar="TEXT",
+        help="The system message; '' sends none. Default: one where the server fails without text before the video.",
+        rich_help_panel=_INPUT,
+    ),
+]
 Size = Annotated[
     int | None,
     typer.Option(
