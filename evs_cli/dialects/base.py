@@ -59,6 +59,8 @@ class ServerOptions:
     """The ``video`` part of vLLM's ``--media-io-kwargs``."""
     mm_processor: Mapping[str, Any] = field(default_factory=dict)
     """vLLM's ``--mm-processor-kwargs``, flat keys and those of ``videos_kwargs`` as one; for ``hf`` the processor's."""
+    scoped: tuple[str, ...] = ()
+    """Of those, the names that were given inside ``videos_kwargs``."""
     mm_process: Mapping[str, Any] = field(default_factory=dict)
     """The ``video`` part of SGLang's ``--mm-process-config``."""
     request: Mapping[str, Any] = field(default_factory=dict)

@@ -181,12 +181,14 @@ def parse_server_options(
         if value is not None and name not in own and not is_one_of_all:
             owner = _owner(name)
             raise UsageError(f"{_flag(name)} has no effect on {dialect.name}. Expected it with --dialect {owner}.")
+    processor, scoped = _processor_part(mm_processor_kwargs if "mm_processor_kwargs" in own else None)
     return ServerOptions(
         trusts_requests=trusts_requests,
         max_decoded_bytes=_length("max_decoded_bytes", max_decoded_bytes),
         max_image_pixels=_length("max_image_pixels", max_image_pixels),
         media_io=_video_part("media_io_kwargs", media_io_kwargs if "media_io_kwargs" in own else None),
-        mm_processor=_processor_part(mm_processor_kwargs if "mm_processor_kwargs" in own else None),
+        mm_processor=processor,
+        scoped=scoped,
         mm_process=_video_part("mm_process_config", mm_process_config if "mm_process_config" in own else None),
         video_pruning_rate=None if video_pruning_rate is None else _rate(video_pruning_rate),
         max_model_len=_length("max_model_len", max_model_len),
@@ -267,14 +269,17 @@ def _video_part(name: str, text: str | None) -> dict[str, Any]:
     return _checked_numbers(name, video)
 
 
-def _processor_part(text: str | None) -> dict[str, Any]:
-    """Flat keys and those of ``videos_kwargs`` as one; the more specific ones win."""
+def _processor_part(text: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Flat keys and those of ``videos_kwargs`` as one, the more specific ones win; and the names of the latter."""
     content = _json_object("mm_processor_kwargs", text)
     scoped = content.pop("videos_kwargs", {})
     content.pop("images_kwargs", None)
     if not isinstance(scoped, dict):
         raise UsageError(f"Invalid --mm-processor-kwargs {text!r}. Expected videos_kwargs to be an object.")
-    return _checked_numbers("mm_processor_kwargs", {**content, **scoped})
+    checked = _checked_numbers("mm_processor_kwargs", {**content, **scoped})
+    # Transformers' processors take a number of frames only where their own rate is set to null.
+    no_rate = {"fps": None} if "fps" in {**content, **scoped} and "fps" not in checked else {}
+    return {**checked, **no_rate}, tuple(scoped)
 
 
 _LEAST = {

@@ -5,7 +5,7 @@ The servers that take these checkpoints run this processor too, behind loaders o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -162,5 +162,5 @@ def unused_argument_notes(model: GlmModel, given: Iterable[str], owner: str) -> 
         f"{name} of {owner} does nothing for this model; "
         + ("size bounds the pixels of all frames together" if name.endswith("pixels") else instead)
         for name in idle
-        if name in given
+        if name in given and (not isinstance(given, Mapping) or given[name] is not None)
     ]

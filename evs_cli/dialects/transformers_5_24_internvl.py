@@ -20,6 +20,7 @@ from evs_cli.dialects.base import (
     ServerSource,
 )
 from evs_cli.dialects.resize import Size
+from evs_cli.dialects.transformers_5_24_arguments import idle_bounds_notes
 
 
 def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions) -> ServerPlan:
@@ -34,7 +35,8 @@ def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
     size = frame_size(model.frame_size, arguments)
-    return internvl_plan(source, model, indices, size, hf.pruning(model, options), rule=rule)
+    notes = tuple(idle_bounds_notes(arguments, "fps or num_frames"))
+    return internvl_plan(source, model, indices, size, hf.pruning(model, options), rule=rule, notes=notes)
 
 
 def internvl_indices(source: ServerSource, model: InternVLModel, arguments: hf.Arguments) -> tuple[Int64Array, str]:

@@ -71,7 +71,7 @@ def encoding_key(
     asked = {name: value for name, value in asdict(request).items() if name not in (*CHOOSES_TOKENS, *_RESOLVED)}
     del asked["options"]["prompt"], asked["options"]["system"]
     asked["dialect"] = request.dialect.name  # what else it holds is said of the version asked for
-    for name in ("video_pruning_rate", "trusts_requests", *LIMIT_OPTIONS):  # no row depends on them
+    for name in ("video_pruning_rate", "trusts_requests", "scoped", *LIMIT_OPTIONS):  # no row depends on them
         del asked["server"][name]
     score_dtype = settings.score_dtype
     parts = {
