@@ -3,7 +3,8 @@
 import pytest
 
 from evs_cli.dialects import parse_dialect
-from evs_cli.dialects.server_options import ServerRequest, parse_server_command, parse_server_options
+from evs_cli.dialects.server_command import ServerRequest, parse_server_command
+from evs_cli.dialects.server_options import parse_server_options
 from evs_cli.errors import UsageError
 
 VLLM, SGLANG, HF = (parse_dialect(name) for name in ("vllm", "sglang", "hf"))
