@@ -24,7 +24,11 @@ _FLAGS = (
     "no-enable-prefix-caching",
 )
 """Options without a value that people put in front of a model."""
-_JSON_OPTIONS = ("media-io-kwargs", "mm-processor-kwargs", "mm-process-config")
+_JSON_OPTIONS = ("media-io-kwargs", "mm-processor-kwargs", "mm-process-config", "limit-mm-per-prompt")
+
+
+_UNREAD = frozenset(("chat-template", "hf-overrides", "tokenizer", "revision", "skip-mm-profiling", "mm-encoder-only"))
+"""Options that change a prompt or a limit, and are not read here."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,11 @@ def parse_server_command(command: str) -> ServerCommand:
             "'python -m sglang.launch_server …'."
         )
     given = dict(_options_of(rest))
+    unread = [f"--{name}" for name in given if name in _UNREAD]
+    if "config" in given:
+        read = _config_file(given["config"])
+        unread += ["--config, a file that is not here or holds no options"] if read is None else []
+        given = {**(read or {}), **given}  # as vLLM does, the line's own options win
     names = {
         "media-io-kwargs": "media_io_kwargs",
         "mm-processor-kwargs": "mm_processor_kwargs",
@@ -134,12 +143,50 @@ def parse_server_command(command: str) -> ServerCommand:
     options |= {variables[name]: value for name, value in environment.items() if name in variables}
     trust = dialect.rules.trust_option
     if trust is not None:
-        options["trusts_requests"] = any(word.partition("=")[0].replace("_", "-") == trust for word in rest)
+        options["trusts_requests"] = trust.removeprefix("--") in given
+    if "limit-mm-per-prompt" in given:
+        options["max_videos"] = _most_videos(given["limit-mm-per-prompt"])
+    if "VLLM_VIDEO_LOADER_BACKEND" in environment:
+        unread.append("VLLM_VIDEO_LOADER_BACKEND")
+    options["unread"] = tuple(unread)
     overrides = json_object("json_model_override_args", given.get("json-model-override-args"))
     if "video_pruning_rate" in overrides:
         options.setdefault("video_pruning_rate", overrides["video_pruning_rate"])
     model = given.get("model") or given.get("model-path") or _positional_model(rest)
     return ServerCommand(dialect, model, options)
+
+
+def _config_file(path: str) -> dict[str, str] | None:
+    """The options of a YAML file as the command line has them; None where it cannot be read here."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    return {
+        str(name).replace("_", "-"): json.dumps(value) if isinstance(value, dict) else str(value)
+        for name, value in content.items()
+        if value is not False
+    }
+
+
+def _most_videos(text: str) -> int | None:
+    """Videos that a request may hold, of ``{"video": 2}``, ``{"video": {"count": 2}}`` or the older ``video=2``.
+
+    Raises:
+        UsageError: none of these.
+    """
+    if not text.startswith("{"):
+        pairs = dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
+        text = json.dumps({name: json.loads(count) if count.isdigit() else count for name, count in pairs.items()})
+    video = json_object("limit_mm_per_prompt", text).get("video")
+    count = video.get("count", 1) if isinstance(video, dict) else video
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
+        raise UsageError(f'Invalid --limit-mm-per-prompt {text!r}. Expected a number of videos, as in {{"video": 1}}.')
+    return count
 
 
 def _options_of(words: list[str]) -> Iterator[tuple[str, str]]:

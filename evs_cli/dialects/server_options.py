@@ -26,6 +26,8 @@ def parse_server_options(
     max_model_len: int | str | None = None,
     max_num_batched_tokens: int | str | None = None,
     trusts_requests: bool | None = None,
+    max_videos: int | None = None,
+    unread: tuple[str, ...] = (),
     max_decoded_bytes: int | str | None = None,
     max_image_pixels: int | str | None = None,
     is_one_of_all: bool = False,
@@ -41,6 +43,8 @@ def parse_server_options(
         max_model_len: longest sequence.
         max_num_batched_tokens: vLLM's.
         trusts_requests: whether vLLM was started with ``--trust-request-mm-kwargs``; None where that is not known.
+        max_videos: videos that vLLM takes in one request.
+        unread: of a command line, what is not counted with.
         max_decoded_bytes: vLLM's, of its environment.
         max_image_pixels: the same.
         is_one_of_all: whether every dialect is asked for, so that an option of another server is that server's.
@@ -57,6 +61,8 @@ def parse_server_options(
     processor, scoped = _processor_part(mm_processor_kwargs if "mm_processor_kwargs" in own else None)
     return ServerOptions(
         trusts_requests=trusts_requests,
+        max_videos=max_videos,
+        unread=unread,
         max_decoded_bytes=_length("max_decoded_bytes", max_decoded_bytes),
         max_image_pixels=_length("max_image_pixels", max_image_pixels),
         media_io=_video_part("media_io_kwargs", media_io_kwargs if "media_io_kwargs" in own else None),
@@ -77,10 +83,16 @@ def _owner(option: str) -> str:
 
 
 def flag_of(name: str) -> str:
+    """``--media-io-kwargs`` of ``media_io_kwargs``."""
     return "--" + name.replace("_", "-")
 
 
 def json_object(name: str, text: str | None) -> dict[str, Any]:
+    """The JSON object of an option; an empty one of None.
+
+    Raises:
+        UsageError: text that is none.
+    """
     if text is None:
         return {}
     try:
