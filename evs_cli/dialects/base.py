@@ -46,6 +46,9 @@ class ServerSource:
 LIMIT_OPTIONS = ("max_model_len", "max_num_batched_tokens", "max_decoded_bytes", "max_image_pixels")
 """Fields of ``ServerOptions`` that only say which videos pass: no frame, size or time depends on them."""
 
+NOTED_OPTIONS = ("trusts_requests", "max_videos", "unread", "scoped")
+"""Fields of ``ServerOptions`` that only settle what is said of a plan, or whether there is one."""
+
 
 @dataclass(frozen=True)
 class ServerOptions:
@@ -59,6 +62,8 @@ class ServerOptions:
     """The ``video`` part of vLLM's ``--media-io-kwargs``."""
     mm_processor: Mapping[str, Any] = field(default_factory=dict)
     """vLLM's ``--mm-processor-kwargs``, flat keys and those of ``videos_kwargs`` as one; for ``hf`` the processor's."""
+    scoped: tuple[str, ...] = ()
+    """Of those, the names that were given inside ``videos_kwargs``."""
     mm_process: Mapping[str, Any] = field(default_factory=dict)
     """The ``video`` part of SGLang's ``--mm-process-config``."""
     request: Mapping[str, Any] = field(default_factory=dict)
@@ -73,6 +78,10 @@ class ServerOptions:
     """vLLM's ``VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES``; None is its default."""
     max_image_pixels: int | None = None
     """vLLM's ``VLLM_MAX_IMAGE_PIXELS``; None is its default."""
+    max_videos: int | None = None
+    """Videos that one request may hold, of vLLM's ``--limit-mm-per-prompt``; None is as many as fit."""
+    unread: tuple[str, ...] = ()
+    """What of its command line is not counted with, though a prompt or a limit may depend on it."""
     trusts_requests: bool | None = None
     """Whether the server was started with ``--trust-request-mm-kwargs``; None where its command line is not known."""
 
@@ -87,7 +96,7 @@ class ServerOptions:
     @property
     def changes_plans(self) -> bool:
         """Whether anything here changes frames, sizes or times."""
-        unchanging = ("video_pruning_rate", "trusts_requests", *LIMIT_OPTIONS)
+        unchanging = ("video_pruning_rate", *NOTED_OPTIONS, *LIMIT_OPTIONS)
         return any(value for name, value in vars(self).items() if name not in unchanging)
 
 

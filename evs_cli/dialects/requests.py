@@ -75,6 +75,8 @@ def evs_flags(dialect: str, options: ServerOptions) -> list[str]:
     """Options of ``evs`` that say the same of a server."""
     flags = ["--dialect", dialect]
     for name, value in options.request.items():
+        if value is None:  # no rate beside a number
+            continue
         flags += ["--" + name.replace("_", "-"), f"{value:.15g}" if isinstance(value, float) else str(value)]
     if options.media_io:
         flags += ["--media-io-kwargs", json_text({"video": options.media_io})]

@@ -144,6 +144,10 @@ class ServedPlanner:
             RefusedByServerError: it would refuse the clip, or fail on it.
         """
         self.encoder.check_options(options)
+        if self.options.max_videos == 0:
+            raise RefusedByServerError(
+                "a server that was started with --limit-mm-per-prompt '{\"video\": 0}' takes no video."
+            )
         server_options = self.server_options(sampling, options)
         plan = self.family.plan(source, self.model, server_options)
         if held_frames is None or not self.rules.skips_missing_frames:
@@ -192,7 +196,8 @@ class ServedPlanner:
             loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
         )
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
-        option_notes = self.rules.option_notes(self.options)
+        unread = [f"{name} of the server's command line is not counted with" for name in self.options.unread]
+        option_notes = (*unread, *self.rules.option_notes(self.options))
         asked_notes = (request_note, self.text_before_note(server, server.pruning.q, options))
         request_notes = (note for note in asked_notes if note is not None)
         notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes, *request_notes)

@@ -5,7 +5,7 @@ The servers run this processor too, behind loaders of their own: its limits and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,15 @@ from evs_cli.dialects.base import (
     ServerSource,
 )
 from evs_cli.dialects.resize import Size, qwen2_frame_size, qwen3_frame_size
+from evs_cli.dialects.transformers_5_24_arguments import (
+    FLAT_PIXELS,
+    QWEN_KEYS,
+    Arguments,
+    idle_bounds_notes,
+    refuse_unknown_scoped,
+    require_no_rate,
+)
 from evs_cli.encoders.nemotron_h_omni import target_patches
-
-Arguments = Mapping[str, Any]
-"""Keyword arguments of the video processor."""
 
 
 def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> ServerPlan:
@@ -38,11 +43,15 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
         RefusedByServerError: the processor would fail on the clip or its arguments.
     """
     arguments = processor_arguments(options)
+    refuse_unknown_scoped(options, QWEN_KEYS | FLAT_PIXELS)
+    bounds_bind = False
     if is_sampled(arguments, model.do_sample_frames):
         indices, rule = qwen2_indices(source, model, arguments)
+        bounds_bind = arguments.get("num_frames") is None
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
-    return qwen2_5_vl_plan(source, model, arguments, indices, rule, pruning(model, options))
+    plan = qwen2_5_vl_plan(source, model, arguments, indices, rule, pruning(model, options))
+    return plan if bounds_bind else plan.with_notes(idle_bounds_notes(arguments, "fps with its bounds, or num_frames"))
 
 
 def qwen2_5_vl_plan(
@@ -101,12 +110,21 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
     Raises:
         RefusedByServerError: the processor would fail on the clip or its arguments.
     """
-    arguments = processor_arguments(options)
+    given = processor_arguments(options)
+    refuse_unknown_scoped(options, QWEN_KEYS)
+    arguments = {name: value for name, value in given.items() if name not in FLAT_PIXELS}
     if is_sampled(arguments, model.do_sample_frames):
+        require_no_rate(model, arguments)
         indices, rule = qwen3_indices(source, model, arguments)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
-    return qwen3_vl_plan(source, model, arguments, indices, rule, pruning(model, options))
+    plan = qwen3_vl_plan(source, model, arguments, indices, rule, pruning(model, options))
+    dropped = [
+        f"{name} is dropped by this processor, with a warning; size bounds the pixels of all frames together: "
+        f'{{"size": {{"shortest_edge": {model.min_pixels}, "longest_edge": {model.max_pixels}}}}}'
+        for name in sorted(FLAT_PIXELS & given.keys())
+    ]
+    return plan.with_notes([*dropped, *idle_bounds_notes(arguments, "num_frames with fps null, or fps")])
 
 
 def qwen3_vl_plan(
@@ -180,6 +198,7 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
         text.sampled_at_texts(seconds.tolist(), model.temporal_patch_size, "\n"),
         pruning(model, options),
         rule=rule,
+        notes=tuple(idle_bounds_notes(arguments, "fps or num_frames")),
     )
 
 

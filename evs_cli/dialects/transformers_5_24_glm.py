@@ -5,7 +5,7 @@ The servers that take these checkpoints run this processor too, behind loaders o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from evs_cli.dialects.base import (
     ServerSource,
 )
 from evs_cli.dialects.resize import Size, qwen3_frame_size
+from evs_cli.dialects.transformers_5_24_arguments import Arguments
 
 TOLD_EVERY = 2
 """Sampled frames to one time that is told, whatever the tubelet."""
@@ -45,7 +46,7 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
     return plan.with_notes(unused_argument_notes(model, arguments, "the processor"))
 
 
-def glm_indices(source: ServerSource, model: GlmModel, arguments: hf.Arguments) -> tuple[Int64Array, str]:
+def glm_indices(source: ServerSource, model: GlmModel, arguments: Arguments) -> tuple[Int64Array, str]:
     """(S,) frames that the video processor samples, an even number of them, and the rule in words.
 
     Raises:
@@ -66,7 +67,7 @@ def glm_indices(source: ServerSource, model: GlmModel, arguments: hf.Arguments) 
 def glm_plan(
     source: ServerSource,
     model: GlmModel,
-    arguments: hf.Arguments,
+    arguments: Arguments,
     indices: Int64Array,
     rule: str,
     rate: PruningRate,
@@ -162,5 +163,5 @@ def unused_argument_notes(model: GlmModel, given: Iterable[str], owner: str) -> 
         f"{name} of {owner} does nothing for this model; "
         + ("size bounds the pixels of all frames together" if name.endswith("pixels") else instead)
         for name in idle
-        if name in given
+        if name in given and (not isinstance(given, Mapping) or given[name] is not None)
     ]

@@ -20,6 +20,7 @@ from evs_cli.dialects.base import (
     ServerSource,
 )
 from evs_cli.dialects.resize import Size
+from evs_cli.dialects.transformers_5_24_arguments import Arguments, idle_bounds_notes
 
 
 def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions) -> ServerPlan:
@@ -34,10 +35,11 @@ def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions)
     else:
         indices, rule = np.arange(source.num_frames), "every frame"
     size = frame_size(model.frame_size, arguments)
-    return internvl_plan(source, model, indices, size, hf.pruning(model, options), rule=rule)
+    notes = tuple(idle_bounds_notes(arguments, "fps or num_frames"))
+    return internvl_plan(source, model, indices, size, hf.pruning(model, options), rule=rule, notes=notes)
 
 
-def internvl_indices(source: ServerSource, model: InternVLModel, arguments: hf.Arguments) -> tuple[Int64Array, str]:
+def internvl_indices(source: ServerSource, model: InternVLModel, arguments: Arguments) -> tuple[Int64Array, str]:
     """(S,) frames that the video processor samples, and the rule in words; a number goes before a rate.
 
     Raises:
@@ -108,7 +110,7 @@ def internvl_plan(
     )
 
 
-def frame_size(own: Size, arguments: hf.Arguments) -> Size:
+def frame_size(own: Size, arguments: Arguments) -> Size:
     """(height, width) in pixels of every frame: ``size`` of the arguments, else the checkpoint's own.
 
     Raises:

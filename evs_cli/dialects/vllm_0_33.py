@@ -25,12 +25,11 @@ from evs_cli.dialects.base import (
     ServerSource,
 )
 from evs_cli.dialects.resize import Size
+from evs_cli.dialects.vllm_0_33_notes import MAX_FPS, MAX_FRAMES, by_number_notes, by_rate_notes, idle_processor_notes
 from evs_cli.encoders.nemotron_h_omni import target_patches
 
 DEFAULT_FPS = 2.0
-MAX_FPS = 30.0
 MIN_FRAMES = 4
-MAX_FRAMES = 768
 DEFAULT_NUM_FRAMES = 32
 """Frames of the loaders that go by a number, and of a request of JPEGs, unless ``num_frames`` says otherwise."""
 
@@ -53,9 +52,11 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
     indices = sampling.float32_arange_indices(source, num_frames)
     indices = np.unique(np.minimum(indices, source.num_frames - 1))  # a frame is read once
     rule = f"{fps:g} fps"
+    idle = idle_processor_notes(options.mm_processor, "max_frames")
     if options.mm_processor.get("do_sample_frames", model.do_sample_frames):
         indices, rule = _sampled_again(source, model, options, indices, hf.qwen2_indices)
-    return qwen2_5_vl_frames(source, model, options, indices, rule).with_notes(_idle_num_frames(loader))
+        idle = []
+    return qwen2_5_vl_frames(source, model, options, indices, rule).with_notes([*by_rate_notes(loader), *idle])
 
 
 def qwen2_5_vl_frames(
@@ -104,15 +105,18 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
     if source.average_fps <= 0:
         notes.append("the file's frame rate is unknown: it counts as 24")
     keeps_all = num_frames == source.num_frames
+    works: tuple[str, ...] = ()
     if options.mm_processor.get("do_sample_frames", keeps_all):
         indices, rule = _sampled_again(source, model, options, indices, hf.qwen3_indices)
+        works = ("fps", "num_frames")
         if len(indices) < num_frames:
             notes.append(
                 f"fps {fps:g} keeps every frame of the file, and then the processor samples them at {rule}: "
                 f'mm_processor_kwargs {{"fps": {fps:g}}} samples as asked, {{"do_sample_frames": false}} keeps all'
             )
     plan = qwen3_vl_frames(source, model, options, indices, rule)
-    return plan.with_notes([*_idle_num_frames(loader), *notes])
+    idle = idle_processor_notes(options.mm_processor, "max_frames", works)
+    return plan.with_notes([*by_rate_notes(loader), *notes, *idle])
 
 
 def qwen3_vl_frames(
@@ -148,12 +152,7 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
     num_frames = sampling.bounded_num_frames(source, fps if fps > 0 else None, asked if asked > 0 else None)
     indices = sampling.truncated_linspace_indices(source, num_frames)
     plan = nemotron_frames(source, model, options, indices, uniform_rule(fps, asked))
-    notes = [
-        f"{name} of media_io_kwargs does nothing for this model; num_frames bounds the number, fps sets the rate"
-        for name in ("min_frames", "max_frames")
-        if name in loader
-    ]
-    return plan.with_notes(notes)
+    return plan.with_notes([*by_number_notes(loader), *idle_processor_notes(options.mm_processor, "num_frames")])
 
 
 def nemotron_frames(
@@ -180,41 +179,6 @@ def nemotron_frames(
         f"{model.config_pruning_rate:g} prunes"
     )
     return plan.with_notes([note])
-
-
-_LOADER_KEYS = frozenset(
-    (
-        *("fps", "num_frames", "min_frames", "max_frames", "max_duration", "temporal_patch_size", "frame_recovery"),
-        *("backend", "video_backend", "num_ffmpeg_threads", "seek_mode", "device", "hw_decoders"),
-        *("max_width", "max_height", "pool_size", "timeout_sec"),
-    )
-)
-_PROCESSOR_KEYS = frozenset(
-    (
-        *("fps", "num_frames", "min_frames", "max_frames", "do_sample_frames", "size", "min_pixels", "max_pixels"),
-        *("cap_pixels_per_frame", "max_video_tokens", "device", "use_audio_in_video", "max_num_tiles"),
-    )
-)
-
-
-def option_notes(options: ServerOptions) -> tuple[str, ...]:
-    """Sentences on options that are not counted with: unknown ones, and another loader than the model's."""
-    parts = (
-        ("media_io_kwargs", options.media_io, _LOADER_KEYS),
-        ("mm_processor_kwargs", options.mm_processor, _PROCESSOR_KEYS),
-    )
-    notes = [
-        f"{key} of {name} is not known and not counted with: look for a slip in its name"
-        for name, given, known in parts
-        for key in given
-        if key not in known
-    ]
-    if "video_backend" in options.media_io:
-        notes.append(
-            f"video_backend {options.media_io['video_backend']} may sample by another rule than the model's own "
-            "loader, which is counted: leave it out, or set backend to choose the decoder alone"
-        )
-    return tuple(notes)
 
 
 def loader_arguments(options: ServerOptions) -> dict[str, Any]:
@@ -291,12 +255,3 @@ def _nemotron_patches(source: ServerSource, model: NemotronModel) -> Size:
         merge_size=model.merge_size,
         keeps_aspect=model.keeps_aspect,
     )
-
-
-def _idle_num_frames(loader: Mapping[str, Any]) -> list[str]:
-    if "num_frames" not in loader:
-        return []
-    return [
-        f"num_frames {loader['num_frames']} of media_io_kwargs does nothing for this model; max_frames bounds the "
-        "number, fps sets the rate"
-    ]

@@ -42,6 +42,12 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
         rule = hf_glm.fps_rule(source, fps, longest)
     hf_glm.require_frames(source, indices)
     notes = hf_glm.unused_argument_notes(model, loader, "media_io_kwargs")
+    idle_fps = options.mm_processor.get("fps")
+    if idle_fps is not None and not model.samples_by_length and not _samples_again(source, model, options, indices):
+        notes.append(
+            f"fps {idle_fps} of mm_processor_kwargs does nothing: the loader samples; --media-io-kwargs "
+            f'\'{{"video": {{"fps": {idle_fps}}}}}\' does'
+        )
     if _samples_again(source, model, options, indices):
         num_loaded = len(indices)
         indices, rule = hf_glm.glm_indices(source, model, options.mm_processor)

@@ -11,6 +11,7 @@ from evs_cli.dialects import sampling
 from evs_cli.dialects import transformers_5_24_internvl as hf_internvl
 from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects.base import Int64Array, InternVLModel, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.vllm_0_33_notes import by_number_notes, idle_processor_notes
 
 
 def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions) -> ServerPlan:
@@ -24,16 +25,14 @@ def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions)
     num_frames = sampling.bounded_num_frames(source, fps if fps > 0 else None, asked if asked > 0 else None)
     indices = sampling.truncated_linspace_indices(source, num_frames)
     rule = vllm.uniform_rule(fps, asked)
+    works: tuple[str, ...] = ()
     if options.mm_processor.get("do_sample_frames", model.do_sample_frames):
+        works = ("fps", "num_frames")
         # The processor is told nothing of the file: what the loader kept is the video, at no known rate.
         loaded = replace(source, num_frames=len(indices), average_fps=0.0)
         chosen, rule = hf_internvl.internvl_indices(loaded, model, options.mm_processor)
         indices = indices[chosen]
-    notes = [
-        f"{name} of media_io_kwargs does nothing for this model; num_frames bounds the number, fps sets the rate"
-        for name in ("min_frames", "max_frames")
-        if name in loader
-    ]
+    notes = [*by_number_notes(loader), *idle_processor_notes(options.mm_processor, "num_frames", works)]
     return internvl_frames(source, model, options, indices, rule).with_notes(notes)
 
 

@@ -14,6 +14,7 @@ from evs_cli.dialects import vllm_0_33_limits as limits
 from evs_cli.dialects.base import PruningRate, QwenModel, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text, only_asked
 from evs_cli.dialects.server import FamilyRules, Limit, Server
+from evs_cli.dialects.vllm_0_33_notes import option_notes
 from evs_cli.video.info import VideoInfo
 
 
@@ -49,7 +50,7 @@ class Vllm(Server):
 
     def option_notes(self, options: ServerOptions) -> tuple[str, ...]:
         """See ``Server.option_notes``."""
-        return vllm.option_notes(options)
+        return option_notes(options)
 
     def limits(self, model: ServedModel, options: ServerOptions, context: int | None) -> Iterator[Limit]:
         """See ``Server.limits``."""

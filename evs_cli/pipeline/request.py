@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import ServerOptions
-from evs_cli.dialects.server_options import ServerRequest
+from evs_cli.dialects.server_command import ServerRequest
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.source import DEFAULT_MODEL
 from evs_cli.errors import UsageError

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from served_models import cases
 from tiny_grid_models import grid_family
 
-from evs_cli.dialects.server_options import parse_server_command, parse_server_options
+from evs_cli.dialects.server_command import parse_server_command
+from evs_cli.dialects.server_options import parse_server_options
 from evs_cli.errors import BudgetError
 from evs_cli.jobs.fit import FitRequest
 from evs_cli.jobs.fit_run import run_fit

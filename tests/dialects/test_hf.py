@@ -1,5 +1,6 @@
 """The rules of ``hf`` against transformers' own processors, in 10,000 drawn cases."""
 
+import json
 import warnings
 
 import numpy as np
@@ -14,9 +15,12 @@ from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize 
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import smart_resize as qwen3_resize
 from transformers.video_utils import VideoMetadata, default_sample_indices_fn
 
+from evs_cli.dialects import parse_dialect
 from evs_cli.dialects import transformers_5_24 as hf
 from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerSource
 from evs_cli.dialects.resize import qwen2_frame_size, qwen3_frame_size
+from evs_cli.dialects.server_options import parse_server_options
+from evs_cli.dialects.transformers_5_24_server import SERVER
 
 PIXELS = st.tuples(st.integers(1, 200_000), st.integers(200_000, 30_000_000))
 
@@ -177,6 +181,91 @@ def test_the_processor_takes_both_edges_of_size_or_none():
     for processor in (tf.Qwen2VLVideoProcessor(), tf.Qwen3VLVideoProcessor()):
         with pytest.raises(ValueError, match="shortest_edge"):
             processor(videos=[frames], size={"longest_edge": 100_000}, do_sample_frames=False)
+
+
+ARGUMENTS = [
+    {},
+    {"max_pixels": 20_480},
+    {"min_pixels": 409_600},
+    {"videos_kwargs": {"max_pixels": 20_480}},
+    {"videos_kwargs": {"min_pixels": 409_600}},
+    {"videos_kwargs": {"total_pixels": 20_480}},
+    {"total_pixels": 20_480},
+    {"size": {"shortest_edge": 4096, "longest_edge": 61_440}},
+    {"videos_kwargs": {"size": {"shortest_edge": 4096, "longest_edge": 61_440}}},
+    {"do_sample_frames": True, "num_frames": 10},
+    {"do_sample_frames": True, "num_frames": 10, "fps": None},
+    {"do_sample_frames": True, "fps": 1.0},
+    {"do_sample_frames": True, "fps": 1.0, "max_frames": 4},
+    {"do_sample_frames": True, "fps": 4.0, "min_frames": 40},
+    {"do_sample_frames": True, "fps": 1.0, "num_frames": 10},
+    {"do_sample_frames": False, "max_frames": 4},
+    {"videos_kwargs": {"num_frames": 10, "fps": None, "do_sample_frames": True}},
+    {"videos_kwargs": {"num_frames": 10, "do_sample_frames": True}},
+    {"videos_kwargs": {"max_frames": 8, "fps": 2.0, "do_sample_frames": True}},
+]
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=json.dumps)
+@pytest.mark.parametrize(
+    ("checkpoint", "rule", "model"), [("qwen2_5_vl", hf.qwen2_5_vl, QWEN25), ("qwen3_vl", hf.qwen3_vl, QWEN3)]
+)
+def test_arguments_count_as_the_whole_processor_takes_them(served_checkpoint, checkpoint, rule, model, arguments):
+    """Flat and inside videos_kwargs: what is taken, what is dropped, what ends as an error."""
+    processor = tf.AutoProcessor.from_pretrained(served_checkpoint(checkpoint))
+    source = ServerSource(60, 10.0, 120, 160)
+    metadata = {"fps": 10.0, "total_num_frames": 60, "frames_indices": list(range(60))}
+    text = "<|vision_start|><|video_pad|><|vision_end|>"
+    frames = torch.zeros((60, 3, 120, 160), dtype=torch.uint8)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            outputs = processor(
+                text=[text], videos=[frames], video_metadata=[metadata], return_tensors="pt", **arguments
+            )
+        placeholder = processor.tokenizer.convert_tokens_to_ids("<|video_pad|>")
+        own = int((outputs["input_ids"] == placeholder).sum())
+    except (TypeError, ValueError):
+        own = None
+    options = parse_server_options(parse_dialect("hf"), mm_processor_kwargs=json.dumps(arguments))
+    try:
+        plan = rule(source, model, options)
+    except RefusedByServerError:
+        plan = None
+    assert own == (None if plan is None else plan.total_tokens)
+    if plan is None:
+        return
+    told = " ".join((*plan.notes, *SERVER.option_notes(options)))
+    plain = rule(
+        source,
+        model,
+        parse_server_options(
+            parse_dialect("hf"),
+            mm_processor_kwargs=json.dumps(
+                {name: value for name, value in arguments.items() if name in ("do_sample_frames", "fps", "num_frames")}
+            ),
+        ),
+    )
+    for name in ("max_frames", "min_frames", "max_pixels", "min_pixels", "total_pixels"):
+        if name in arguments and checkpoint == "qwen3_vl":  # which goes by none of them
+            assert plan.total_tokens == plain.total_tokens
+            assert f"{name} " in told
+
+
+def test_a_number_of_frames_is_asked_for_as_the_processor_takes_it(evs, served_checkpoint):
+    size = ["--height", 120, "--width", 160, "--duration", 6, "--source-fps", 10, "--dialect", "hf"]
+    line = ["plan", *size, "--model", served_checkpoint("qwen3_vl"), "--json"]
+    code, out, _ = evs(*line, "--mm-processor-kwargs", '{"num_frames": 10}')
+    assert code == 6
+    assert json.loads(out)["videos"][0]["hint"].startswith('Say that there is no rate: {"num_frames": 10, "fps": null}')
+    for way in (["--mm-processor-kwargs", '{"num_frames": 10, "fps": null}'], ["--num-frames", 10]):
+        code, out, err = evs(*line, *way)
+        assert code == 0, err
+        assert len(json.loads(out)["videos"][0]["frames"]) == 10
+    code, out, _ = evs("fit", *line[1:-1], "--num-frames", 10, "--context", 5000)
+    assert code == 0
+    assert "num_frames=10, fps=None" in out
+    assert "--num-frames 10" in out
 
 
 def test_the_rate_of_config_json_prunes_nemotron_alone():

@@ -171,7 +171,7 @@ def test_texts_number_the_frames():
 def test_a_client_of_vllm_sees_another_token():
     planner, served = planner_of("vllm"), served_by("vllm", "What is this?")
     tokenizer = frame_family("internvl").processor.tokenizer
-    seen = planner.client_ids(served, 0.0, "What is this?")
+    seen = planner.client_ids(served, 0.0, EncodeOptions(prompt="What is this?"))
     image, video = tokenizer.convert_tokens_to_ids(["<IMG_CONTEXT>", "<video>"])
     assert seen.count(video) == 81
     assert [image if token == video else token for token in seen] == served.encode.layout.input_ids.tolist()
@@ -286,7 +286,7 @@ def test_the_text_is_vllms_own():
         names,
     )
     ids, token = own(0)
-    assert planner_of("vllm").client_ids(served_by("vllm"), 0.0, None) == ids
+    assert planner_of("vllm").client_ids(served_by("vllm"), 0.0, EncodeOptions()) == ids
     assert ids.count(token) == 81
 
 

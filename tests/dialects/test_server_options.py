@@ -3,7 +3,8 @@
 import pytest
 
 from evs_cli.dialects import parse_dialect
-from evs_cli.dialects.server_options import ServerRequest, parse_server_command, parse_server_options
+from evs_cli.dialects.server_command import ServerRequest, parse_server_command
+from evs_cli.dialects.server_options import parse_server_options
 from evs_cli.errors import UsageError
 
 VLLM, SGLANG, HF = (parse_dialect(name) for name in ("vllm", "sglang", "hf"))
@@ -60,6 +61,61 @@ def test_what_a_line_says_beside_its_options():
     assert options.video_pruning_rate == 0.88
     with pytest.raises(UsageError, match="Expected evs, the rule that is counted here"):
         parse_server_command("vllm serve X --video-pruning-rate 0.5 --video-pruning-method vidcom2")
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [
+        ("""--limit-mm-per-prompt '{"video": 2, "image": 0}'""", 2),
+        ("""--limit-mm-per-prompt '{"video": {"count": 3, "num_frames": 8}}'""", 3),
+        ("--limit-mm-per-prompt.video 0", 0),
+        ("--limit-mm-per-prompt video=1,image=4", 1),
+        ("""--limit-mm-per-prompt '{"image": 1}'""", None),
+        ("", None),
+    ],
+)
+def test_how_many_videos_a_request_may_hold(limit, most):
+    command = parse_server_command(f"vllm serve m {limit}")
+    assert command.model == "m"
+    assert parse_server_options(command.dialect, **command.options).max_videos == most
+
+
+def test_a_server_that_takes_no_video(evs, tiny_model):
+    line = f"vllm serve {tiny_model('qwen3_vl')} --limit-mm-per-prompt.video 0"
+    code, _, err = evs("plan", "--height", 90, "--width", 120, "--duration", 4, "--server-cmd", line)
+    assert (code, "takes no video" in err) == (6, True)
+
+
+def test_a_config_file_is_read_and_the_line_wins(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "model: Qwen/Qwen3-VL-8B-Instruct\nmax-model-len: 32768\nvideo_pruning_rate: 0.5\n"
+        "media-io-kwargs:\n  video:\n    fps: 1\ntrust-request-mm-kwargs: true\nenforce-eager: false\n",
+        encoding="utf-8",
+    )
+    command = parse_server_command(f"vllm serve --config {path} --max-model-len 8192")
+    assert command.model == "Qwen/Qwen3-VL-8B-Instruct"
+    options = parse_server_options(command.dialect, **command.options)
+    assert (options.max_model_len, options.video_pruning_rate, options.media_io) == (8192, 0.5, {"fps": 1})
+    assert options.trusts_requests is True
+    assert options.unread == ()
+    for content in ("- a list", "a: [b"):
+        path.write_text(content, encoding="utf-8")
+        assert parse_server_command(f"vllm serve m --config {path}").options["unread"] == (
+            "--config, a file that is not here or holds no options",
+        )
+
+
+def test_what_is_not_read_is_said(evs, tiny_model, tmp_path):
+    model = tiny_model("qwen3_vl")
+    line = f"VLLM_VIDEO_LOADER_BACKEND=pynvvideocodec vllm serve {model} --chat-template t.jinja"
+    line += f" --config {tmp_path / 'none.yaml'} " + """--media-io-kwargs '{"video": {"video_backend": "opencv"}}'"""
+    code, _, err = evs("plan", "--height", 90, "--width", 120, "--duration", 4, "--server-cmd", line)
+    assert code == 0
+    unread = ("--chat-template", "--config, a file that is not here or holds no options", "VLLM_VIDEO_LOADER_BACKEND")
+    for name in unread:
+        assert f"{name} of the server's command line is not counted with" in err
+    assert "video_backend opencv may sample by another rule" in err
 
 
 def test_scoped_processor_arguments_win():

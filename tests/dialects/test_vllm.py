@@ -1,5 +1,6 @@
 """The rules of vLLM 0.33: restated independently, held against its own functions where its wheel is at hand."""
 
+import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -18,6 +19,7 @@ from evs_cli.dialects import text
 from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects import vllm_0_33_limits as limits
 from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerSource
+from evs_cli.dialects.vllm_0_33_notes import option_notes
 from evs_cli.encoders.nemotron_h_omni import target_patches
 
 WHEEL = "EVS_VLLM_WHEEL"
@@ -206,12 +208,68 @@ def test_a_rate_at_the_sources_own_goes_back_to_two_a_second():
 
 
 def test_options_that_are_not_counted_with_are_said():
-    notes = vllm.option_notes(ServerOptions(media_io={"fsp": 2, "video_backend": "opencv"}, mm_processor={"fsp": 3}))
+    notes = option_notes(ServerOptions(media_io={"fsp": 2, "video_backend": "opencv"}, mm_processor={"fsp": 3}))
     assert [note.split(" is ")[0].split(" may ")[0] for note in notes] == [
         "fsp of media_io_kwargs",
         "fsp of mm_processor_kwargs",
         "video_backend opencv",
     ]
+    (note,) = option_notes(ServerOptions(mm_processor={"total_pixels": 10_000_000}))
+    assert note.endswith("size.longest_edge bounds pixels: of all frames in Qwen3-VL, of each in Qwen2.5-VL")
+
+
+IDLE = ("fps", "num_frames", "min_frames", "max_frames")
+
+
+@pytest.mark.parametrize("name", IDLE)
+@pytest.mark.parametrize(("rule", "model"), [(vllm.qwen2_5_vl, QWEN25), (vllm.qwen3_vl, QWEN3)])
+def test_sampling_of_the_processor_does_nothing_behind_the_loader(name, rule, model):
+    """What the note names instead does what was meant."""
+    source = ServerSource(3000, 30.0, 360, 640)
+    plain = rule(source, model, ServerOptions())
+    plan = rule(source, model, ServerOptions(mm_processor={name: 8}))
+    assert plan.frame_indices.tolist() == plain.frame_indices.tolist()
+    (note,) = plan.notes
+    assert note.startswith(f"{name} 8 of mm_processor_kwargs does nothing: the loader samples")
+    instead = json.loads(note[note.index("'") + 1 : note.rindex("'")])["video"]
+    other = rule(source, model, ServerOptions(media_io=instead))
+    assert other.notes == ()
+    assert len(other.frame_indices) == {"fps": 800, "num_frames": 8, "min_frames": 200, "max_frames": 8}[name] or (
+        name == "fps" and len(other.frame_indices) == 768
+    )
+
+
+def test_sampling_of_the_processor_where_it_samples_again_is_no_idle_option():
+    short = ServerSource(60, 10.0, 360, 640)
+    plan = vllm.qwen3_vl(short, QWEN3, ServerOptions(media_io={"fps": 10}, mm_processor={"fps": 5, "max_frames": 4}))
+    assert len(plan.frame_indices) == 30
+    idle = [note for note in plan.notes if "does nothing" in note]
+    assert [note.split()[0] for note in idle] == ["max_frames"]
+    again = ServerOptions(media_io={"fps": 10}, mm_processor={"do_sample_frames": True, "fps": 5, "max_frames": 8})
+    plan = vllm.qwen2_5_vl(short, QWEN25, again)
+    assert (len(plan.frame_indices), plan.notes) == (8, ())
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_sampling_of_the_processor_does_nothing_for_nemotron(name):
+    source = ServerSource(3000, 30.0, 360, 640)
+    plan = vllm.nemotron(source, NEMOTRON_12B, ServerOptions(mm_processor={name: 2}))
+    assert len(plan.frame_indices) == 32
+    (note,) = [note for note in plan.notes if "mm_processor_kwargs does nothing" in note]
+    instead = json.loads(note[note.index("'") + 1 : note.rindex("'")])["video"]
+    assert instead == {"fps" if name == "fps" else "num_frames": 2}
+
+
+def test_what_the_loader_cuts_down_is_said():
+    source = ServerSource(60_000, 60.0, 360, 640)
+    for rule, model in ((vllm.qwen2_5_vl, QWEN25), (vllm.qwen3_vl, QWEN3)):
+        plan = rule(source, model, ServerOptions(media_io={"max_frames": 1000, "fps": 40}))
+        assert len(plan.frame_indices) == 768
+        assert [note.split(",")[0] for note in plan.notes] == [
+            "max_frames 1000 of media_io_kwargs is cut to 768",
+            "fps 40 of media_io_kwargs is cut to 30",
+        ]
+        assert rule(source, model, ServerOptions(media_io={"max_frames": 768, "fps": 30})).notes == ()
 
 
 def test_a_request_wipes_the_servers_other_option():

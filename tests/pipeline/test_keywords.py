@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evs_cli.cli import shared
-from evs_cli.dialects.server_options import ServerRequest
+from evs_cli.dialects.server_command import ServerRequest
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.jobs.stored_session import RULE_OPTIONS
 from evs_cli.pipeline.keywords import EncodeKeywords, RequestKeywords
