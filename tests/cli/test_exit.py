@@ -16,7 +16,6 @@ class Told:
         print("collected", file=sys.stderr)
 told = Told()
 told.itself = told
-del told
 from evs_cli.__main__ import main
 sys.argv = ["evs", "--version"]
 sys.exit(main())
