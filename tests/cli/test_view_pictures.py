@@ -218,12 +218,8 @@ def test_the_video_itself_is_never_overwritten(evs, here, made, name):
     shutil.copy(made / "crossing.pt", here)
     shutil.copy(CROSSING, here)
     (here / "link.mp4").symlink_to(here / "crossing.mp4")
-    for arguments in (
-        ["crossing.pt"],
-        ["crossing.pt", "--video", "crossing.mp4"],
-        ["crossing.mp4", "--num-frames", "2"],
-    ):
-        answer = evs("view", *arguments, *options(name), "--force")
+    for words in ("crossing.pt", "crossing.pt --video crossing.mp4", "crossing.mp4 --num-frames 2"):
+        answer = evs("view", *words.split(), *options(name), "--force")
         assert_refused(answer, 2, f"Invalid output {name}: it is the input crossing.mp4 itself")
     assert (here / "crossing.mp4").read_bytes() == CROSSING.read_bytes()
 
