@@ -343,3 +343,66 @@ def test_the_same_view_gives_the_same_bytes(tmp_path):
         writer = PageWriter(make_view(make_run(seed=4)), tmp_path / name, 64)
         pages.append(writer.finish()[0].read_bytes())
     assert pages[0] == pages[1]
+
+
+def test_long_names_stay_on_a_narrow_page(opened):
+    name = "a_name_without_a_space_" * 9
+    main, other = make_run(label=name, model={"id": name}), make_run(label=name + "2", seed=1, note=name)
+    page = opened(make_view(main, other, notes=(name,)))
+    page.select_option("#compare", "run 1")
+    page.click("#provenance-box summary")
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 900})
+        settle(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_name_that_is_no_utf8_is_shown(opened):
+    page = opened(make_view(make_run(video={"name": "a\udcff.mp4", "sha256": "0"}, note="\udcff")))
+    assert page.inner_text("#video") == "a\ufffd.mp4"
+
+
+def test_a_frame_with_change_that_keeps_nothing_is_not_said_to_repeat(opened):
+    """One token a frame, each with a score: what is dropped did change."""
+    page = opened(make_view(make_run((5, 1, 1), q=0.7, seed=3)))
+    assert page.inner_text("#sentence").endswith("4 of 5 frames keep nothing, because others change more.")
+
+
+def test_the_open_table_follows_the_rate(opened):
+    run = make_run((40, 3, 4), q=0.6)
+    page = opened(make_view(run))
+    page.click("#table-box summary")
+    for q in (0.2, 0.9, 0.6):
+        set_rate(page, q)
+        settle(page)
+        counts = [int(text) for text in page.locator("#table td:nth-child(3)").all_inner_texts()]
+        assert counts == run.ranking.at(q).num_tokens_per_frame.tolist()
+        shares = page.locator("#table td:nth-child(4)").all_inner_texts()
+        assert shares == [f"{100 * count / 12:.1f}%" for count in counts]
+
+
+def test_space_plays_from_the_chosen_frame_too(opened):
+    page = opened(make_view(make_run((6, 3, 3), q=0.5)))
+    page.locator("#strip button").nth(2).click()
+    page.keyboard.press(" ")
+    page.wait_for_selector("#strip button:nth-child(4)[aria-current=true]", timeout=5000)
+    assert page.inner_text("#play") == "Stop"
+    page.locator("#strip button").nth(0).focus()  # another frame is chosen by space, as any button is pressed
+    page.keyboard.press(" ")
+    assert page.get_attribute("#strip button:nth-child(1)", "aria-current") == "true"
+
+
+def test_it_is_printed_light(opened):
+    view = make_view(make_run((8, 3, 3)))
+    looks = []
+    for scheme in ("light", "dark"):
+        page = opened(view, color_scheme=scheme)
+        page.emulate_media(media="print", color_scheme=scheme)
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        settle(page)
+        looks.append(page.screenshot())
+        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        page.emulate_media(media="screen", color_scheme=scheme)
+        settle(page)
+    assert looks[0] == looks[1]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"

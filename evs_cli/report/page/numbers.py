@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +47,12 @@ def run_numbers(run: ViewedRun) -> dict[str, Any]:
 
 
 def to_script(document: Mapping[str, Any]) -> str:
-    """JSON that may stand inside a ``<script>`` element: no ``<``, so that no text can close it, and no NaN."""
+    """JSON that may stand inside a ``<script>`` element: no ``<``, so that no text can close it, and no NaN.
+
+    A byte of a file name that is no UTF-8, which Python holds as half of a pair, becomes the sign for such bytes.
+    """
     text = json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = re.sub("[\ud800-\udfff]", "\ufffd", text)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

@@ -93,7 +93,7 @@ function changeKept(kept) {
 
 function drawSentence() {
   const length = main.sequenceLength(keptA.kept), before = main.sequenceLength(main.total), empty = keptA.emptyFrames;
-  const why = main.method === 'evs' ? ', because they repeat the frame before' : '';
+  const why = main.method === 'evs' ? ', because others change more' : '';
   const rest = empty ? `${whole(empty)} of ${frames(main.numFrames)} keep nothing${why}.` : 'every frame keeps some of its tokens.';
   part('sentence').textContent = `At q = ${rateText(state.q)} the video costs ${whole(length)} ids instead of ${whole(before)}; ${rest}`;
 }
@@ -240,13 +240,24 @@ const cellsOf = (frame) => [
   main.largestScores[frame] === null ? '' : main.largestScores[frame].toPrecision(3),
   main.mean_scores[frame] === null ? '' : main.mean_scores[frame].toPrecision(3),
 ];
+let tableRows = null, tableCounts = [];
 function drawTable() {
   if (!part('table-box').open) return;
-  part('table').replaceChildren(...Array.from({ length: main.numFrames }, (_, frame) => {
-    const row = make('tr');
-    row.append(...cellsOf(frame).map((value) => make('td', String(value))));
-    return row;
-  }));
+  if (tableRows === null) {
+    tableRows = Array.from({ length: main.numFrames }, (_, frame) => {
+      const row = make('tr');
+      row.append(...cellsOf(frame).map((value) => make('td', String(value))));
+      return row;
+    });
+    part('table').append(...tableRows);
+  }
+  // Of thousands of rows only those that change are written: a new table for every step of the slider takes a second.
+  tableRows.forEach((row, frame) => {
+    if (tableCounts[frame] === keptA.counts[frame]) return;
+    const values = cellsOf(frame);
+    for (const column of [2, 3]) row.cells[column].textContent = values[column];
+  });
+  tableCounts = keptA.counts;
 }
 part('table-box').addEventListener('toggle', drawTable);
 part('csv').addEventListener('click', () => {
@@ -359,13 +370,21 @@ document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
   if (tagName === 'SELECT' || type === 'number') return;
   // A slider has arrows of its own, and a focused button its space.
-  if (isNavigation && (tagName === 'INPUT' || tagName === 'SUMMARY' || (tagName === 'BUTTON' && event.key === ' '))) return;
+  const isChosen = event.target.getAttribute('aria-current') === 'true'; // such a frame has no use for space itself
+  if (isNavigation && (tagName === 'INPUT' || tagName === 'SUMMARY' || (tagName === 'BUTTON' && event.key === ' ' && !isChosen))) return;
   event.preventDefault();
   keys[event.key]();
 });
 window.addEventListener('resize', scheduleAll);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', scheduleAll);
-window.addEventListener('beforeprint', () => { cards.forEach((_, place) => visible.add(place)); redraw(); });
+// Paper is light: the time line is drawn anew in its colours.
+const root = document.documentElement;
+window.addEventListener('beforeprint', () => {
+  root.classList.add('printing');
+  cards.forEach((_, place) => visible.add(place));
+  redraw();
+});
+window.addEventListener('afterprint', () => { root.classList.remove('printing'); redraw(); });
 
 setRate(state.q);
 // Begin at a frame that shows the rule: one that keeps some tokens and drops others, as frame 0 never does.
