@@ -1,4 +1,4 @@
-"""Traps of a command line that parsers step into in silence: a value given twice, a value behind a flag.
+"""Traps of a command line that parsers step into in silence: a value given twice or empty, a value behind a flag.
 
 In: the words behind a command's name, and its options. Out: nothing, or a ``UsageError`` that says what was meant. What
 is wrong in other ways is left to the parser.
@@ -19,6 +19,9 @@ _MAX_NUMBER_LETTERS = 8  # a longer one behind a flag is a name: of an entry of 
 _MAX_SHOWN_LETTERS = 40
 _WHOLE_LINE = "LINE"
 """The metavar of an option whose value may hold a key, so that it is not repeated."""
+_MAY_BE_EMPTY = ("TEXT", _WHOLE_LINE)
+"""Metavars of options whose value may be empty: a prompt, for example."""
+_NUMBERS: dict[object, tuple[type, str]] = {int: (int, "a whole number"), float: (float, "a number")}
 
 
 class Option(Protocol):
@@ -42,7 +45,7 @@ class Given:
     option: Option | None = None
     """None of an argument."""
     value: str | None = None
-    """None of a flag without a value, as a flag should be."""
+    """None of a flag without a value, as a flag should be, and where the line ends before it."""
 
 
 def check_command_line(words: Sequence[str], params: Sequence[Any]) -> None:
@@ -53,7 +56,8 @@ def check_command_line(words: Sequence[str], params: Sequence[Any]) -> None:
         params: the command's parameters.
 
     Raises:
-        UsageError: an option of one value is given twice, two switches contradict each other, or a flag has a value.
+        UsageError: an option of one value is given twice, two switches contradict each other, a flag has a value, an
+            option has one dash too few, an empty value, or a word where a number is expected.
     """
     options: list[Option] = [param for param in params if param.param_type_name == "option"]
     given = list(_given(list(words), options))
@@ -61,6 +65,8 @@ def check_command_line(words: Sequence[str], params: Sequence[Any]) -> None:
         return
     _refuse_values_of_flags(given)
     _refuse_repeats(given)
+    _refuse_empty(given)
+    _refuse_words_for_numbers(given)
 
 
 def takes_value(option: Option) -> bool:
@@ -82,14 +88,18 @@ def _given(words: list[str], options: Sequence[Option]) -> Iterator[Given]:
             flag, equals, value = word.partition("=")
             option = known.get(flag)
             if option is not None and takes_value(option) and not equals:
-                value = words.pop(0) if words else ""
-            yield Given(flag, option, value if equals or (option is not None and takes_value(option)) else None)
+                yield Given(flag, option, words.pop(0) if words else None)
+            else:
+                yield Given(flag, option, value if equals else None)
         else:
             yield from _short(word, words, known)
 
 
 def _short(word: str, words: list[str], known: dict[str, Option]) -> Iterator[Given]:
     """``-fq`` is two flags, ``-oFILE`` an option and its value; of ``-q0.9`` the flag has what it does not take."""
+    flag = "-" + word.partition("=")[0]
+    if flag in known and len(flag) > len("--q") and flag != "--help":
+        raise UsageError(f"No such option: {flag[1:]}.", hint=f"Write {flag}, with two dashes.")
     before: Given | None = None
     for place, letter in enumerate(word[1:], 1):
         option = known.get(f"-{letter}")
@@ -98,7 +108,7 @@ def _short(word: str, words: list[str], known: dict[str, Option]) -> Iterator[Gi
             yield Given(before.text, before.option, rest) if before is not None else Given(word)
             return
         if takes_value(option):
-            yield Given(f"-{letter}", option, word[place + 1 :] or (words.pop(0) if words else ""))
+            yield Given(f"-{letter}", option, word[place + 1 :] or (words.pop(0) if words else None))
             return
         before = Given(f"-{letter}", option)
         yield before
@@ -129,6 +139,31 @@ def _refuse_repeats(given: Sequence[Given]) -> None:
 def _shown(given: Given) -> str:
     text = without_secrets(given.value or "''")
     return text if len(text) <= _MAX_SHOWN_LETTERS else text[: _MAX_SHOWN_LETTERS - 3] + "..."
+
+
+def _refuse_empty(given: Sequence[Given]) -> None:
+    """Refuse ``""``, which a shell makes of a variable that is not set: a path of no letters is the working folder."""
+    for each in given:
+        option = each.option
+        if each.value == "" and option is not None and takes_value(option) and option.metavar not in _MAY_BE_EMPTY:
+            raise UsageError(f"{each.text} has an empty value. Expected {option.metavar or 'one'}, or no {each.text}.")
+        if each.text == "":
+            raise UsageError(
+                "One of the names is empty (''). Expected a name.",
+                hint="A shell variable that is not set leaves an empty one.",
+            )
+
+
+def _refuse_words_for_numbers(given: Sequence[Given]) -> None:
+    for each in given:
+        descriptor = getattr(each.option, "type_descriptor", None)  # Typer's own
+        number, expected = _NUMBERS.get(getattr(descriptor, "annotation", None), (None, ""))
+        if number is None or each.value is None:
+            continue
+        try:
+            number(each.value)
+        except ValueError:
+            raise UsageError(f"Invalid {each.text} {_shown(each)!r}. Expected {expected}.") from None
 
 
 def _refuse_values_of_flags(given: Sequence[Given]) -> None:

@@ -51,7 +51,10 @@ def pruning_rates(q: Sequence[str] | None, keep: float | None) -> list[float] | 
         raise UsageError("--q and --keep exclude each other. Give one.")
     if keep is not None:
         if not 0 < keep <= 1:
-            raise UsageError(f"Invalid share to keep {keep:g}. Expected 0 < keep <= 1.")
+            raise UsageError(
+                f"Invalid share to keep {keep:g}. Expected 0 < keep <= 1.",
+                hint="0.3 keeps 30 percent." if 1 < keep <= 100 else None,
+            )
         return [check_pruning_rate(round(1 - keep, 9))]
     return given_rates(q)
 

@@ -93,6 +93,14 @@ def command(
         raise UsageError(f"--q gives {len(rates)} rates ({q}). Expected one; the page's slider shows every other.")
     if max_frames is not None and max_frames < 1:
         raise UsageError(f"Invalid --max-frames ({max_frames}). Expected at least 1.")
+    from evs_cli.report.view import render_view, settle_view_outputs
+    from evs_cli.video.own_files import is_own_file
+
+    # An output that cannot be written is refused before libraries are loaded, which takes seconds.
+    is_of_files = all(map(is_own_file, files))
+    num_runs = len(files) if is_of_files else len(models or [None])
+    inputs = [*files, *([] if video is None else [video])]
+    outputs = settle_view_outputs(output or [], num_runs=num_runs, overwrite=force, inputs=inputs)
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.core.methods import RetentionRule
@@ -100,10 +108,7 @@ def command(
         from evs_cli.jobs.cache import open_cache
         from evs_cli.jobs.view import ViewRequest, run_view
         from evs_cli.pipeline.request import make_request
-        from evs_cli.report.view import render_view, settle_view_outputs
-        from evs_cli.video.own_files import is_own_file
 
-        is_of_files = all(map(is_own_file, files))
         named = named_on_command_line(ctx, request)
         rule = None
         if any(option in named for option in _RULE):
@@ -115,8 +120,6 @@ def command(
             )
         chosen = models or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
         of_models: list[RequestKeywords] = [{**request, "model": model} for model in chosen]
-        num_runs = len(files) if is_of_files else len(chosen)
-        outputs = settle_view_outputs(output or [], num_runs=num_runs, overwrite=force)
         job = ViewRequest(
             tuple(files),
             tuple(make_request(**each) for each in of_models),

@@ -52,7 +52,11 @@ def check_pruning_rate(q: float) -> float:
     """
     number: object = q  # callers without types pass strings and None too
     if isinstance(number, bool) or not isinstance(number, Real) or not 0 <= q < 1:  # NaN fails every comparison
-        raise UsageError(f"Invalid pruning rate {q!r}. Expected 0 <= q < 1.")
+        is_percent = isinstance(number, (int, float)) and 1 < number <= 100
+        raise UsageError(
+            f"Invalid pruning rate {q!r}. Expected 0 <= q < 1.",
+            hint="A rate is a share: 0.7 drops 70 percent." if is_percent else None,
+        )
     return float(q)
 
 

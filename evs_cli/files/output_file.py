@@ -38,6 +38,26 @@ def check_output_file(
         raise ArtifactError(f"cannot write {path}: no permission to write in {folder}.")
 
 
+def refuse_inputs(output: Path, inputs: Sequence[str | os.PathLike[str]]) -> None:
+    """Refuse an output that would take the place of what it is made of, whether or not it may overwrite.
+
+    Raises:
+        UsageError: it is one of the inputs, by whatever name.
+    """
+    try:
+        if not output.exists():
+            return
+    except OSError:  # a name that is too long, which ``check_output_file`` tells
+        return
+    for name in inputs:
+        try:
+            is_input = output.samefile(name)
+        except (OSError, ValueError):  # no such input, which is told when it is read
+            is_input = False
+        if is_input:
+            raise UsageError(f"Invalid output {output}: it is the input {name} itself. Expected another name.")
+
+
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
     """A temporary file beside ``target`` that takes its place when all is written; no reader sees half a file.

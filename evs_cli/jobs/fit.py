@@ -46,7 +46,7 @@ class FitRequest:
 
     def __post_init__(self) -> None:
         if self.context is None and self.max_tokens is None:
-            raise UsageError("No budget is given. Expected --context or --max-tokens.")
+            raise UsageError("No budget is given. Expected --context or --max-tokens, such as --context 32k.")
         check_context(self.context)
         if self.max_tokens is not None and self.max_tokens < 1:
             raise UsageError(f"Invalid max_tokens ({self.max_tokens}). Expected at least 1.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evs_cli.errors import ArtifactError, UsageError
-from evs_cli.files.output_file import check_output_file
+from evs_cli.files.output_file import check_output_file, refuse_inputs
 from evs_cli.jobs.inputs import STDIN
 from evs_cli.jobs.output_names import FIELDS, NamePattern
 
@@ -80,6 +80,11 @@ def settle_outputs(
     named = [(video, index, q) for index, video in enumerate(videos, 1) for q in of_rates]
     if asked.path is None:
         return tuple(Output(None) for _ in named)
+    if asked.path == "-":
+        raise UsageError(
+            "Invalid output -: files of evs do not go to stdout. Expected a name.",
+            hint="--json and --format csv print there what is known of the tokens.",
+        )
     if len(videos) == 1 and not _is_folder(asked, suffixes, several_rates=len(of_rates) > 1):
         path = Path(asked.path)
         paths = [path if len(of_rates) == 1 or q is None else at_rate(path, q) for q in of_rates]
@@ -157,22 +162,7 @@ def _telling_apart(first: str, second: str, name: str | None) -> str:
 
 def _settled(path: Path, videos: Sequence[str], asked: OutputRequest, suffixes: Sequence[str]) -> Output:
     """An output that can be written, or is to be skipped."""
-    _refuse_inputs(path, videos)
+    refuse_inputs(path, [video for video in videos if video != STDIN])
     is_kept = asked.overwrite or asked.skips_existing
     check_output_file(path, suffixes, overwrite=is_kept, hint="--force overwrites it, --skip-existing leaves it.")
     return Output(path, is_skipped=asked.skips_existing and path.exists())
-
-
-def _refuse_inputs(output: Path, videos: Sequence[str]) -> None:
-    try:
-        if not output.exists():
-            return
-    except OSError:  # a name that is too long, which ``check_output_file`` tells
-        return
-    for video in videos:
-        try:
-            is_input = video != STDIN and output.samefile(video)
-        except (OSError, ValueError):  # no such input, which is told when it is read
-            is_input = False
-        if is_input:
-            raise UsageError(f"Invalid output {output}: it is the input {video} itself. Expected another name.")

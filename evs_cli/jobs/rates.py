@@ -30,7 +30,10 @@ def _parse_part(part: str, text: str) -> list[float]:
     if len(numbers) == 1:
         return [check_pruning_rate(round(numbers[0], 9))]
     if len(numbers) != 3:
-        raise UsageError(f"Invalid rates {text!r}. Expected rates like 0.5,0.75 or start:end:step like 0:0.9:0.1.")
+        raise UsageError(
+            f"Invalid rates {text!r}. Expected rates like 0.5,0.75 or start:end:step like 0:0.9:0.1.",
+            hint="A rate is a share: 0.7 drops 70 percent." if "%" in text else None,
+        )
     start, end, step = numbers
     check_pruning_rate(start)
     check_pruning_rate(end)

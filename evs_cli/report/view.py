@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rich.text import Text
 
 from evs_cli.errors import UsageError
-from evs_cli.files.output_file import check_output_file
+from evs_cli.files.output_file import check_output_file, refuse_inputs
 from evs_cli.report.pictures.folder import check_output_folder
 from evs_cli.report.pictures.strip import SUFFIXES as STRIP_SUFFIXES
 from evs_cli.report.pictures.strip import check_strip_path
@@ -105,16 +105,19 @@ class ViewOutput:
     kind: OutputKind
 
 
-def settle_view_outputs(names: Sequence[str], *, num_runs: int, overwrite: bool) -> tuple[ViewOutput, ...]:
+def settle_view_outputs(
+    names: Sequence[str], *, num_runs: int, overwrite: bool, inputs: Sequence[str] = ()
+) -> tuple[ViewOutput, ...]:
     """The outputs by their names, refused before any work where they cannot be written.
 
     Args:
         names: ``-o`` as they were given.
         num_runs: how many files or models are viewed.
         overwrite: whether they may exist.
+        inputs: what they are made of, which none of them replaces.
 
     Raises:
-        UsageError: no output, two of one name, a suffix that is not known, or too many runs for it.
+        UsageError: no output, two of one name, a suffix that is not known, too many runs for it, or an input.
         ArtifactError: one exists already, or its folder cannot be written.
     """
     known = ", ".join(suffix for kind in KINDS for suffix in kind.suffixes) + ", or a folder"
@@ -125,7 +128,10 @@ def settle_view_outputs(names: Sequence[str], *, num_runs: int, overwrite: bool)
         )
     if len({os.path.abspath(name) for name in names}) < len(names):  # noqa: PTH100 - links stay what they are named
         raise UsageError(f"Invalid outputs {', '.join(names)}: one is given twice. Expected each once.")
-    return tuple(_settled(name, known, num_runs, overwrite=overwrite) for name in names)
+    outputs = tuple(_settled(name, known, num_runs, overwrite=overwrite) for name in names)
+    for each in outputs:
+        refuse_inputs(each.path, inputs)
+    return outputs
 
 
 def _settled(name: str, known: str, num_runs: int, *, overwrite: bool) -> ViewOutput:
@@ -175,6 +181,10 @@ def render_view(
     for outcome in outcomes:
         view = outcome.result
         assert view is not None  # one video, whose error is raised
+        source = None if view.frames is None else view.frames.info.source
+        if isinstance(source, (str, os.PathLike)):  # found by its name, so that nobody typed it
+            for each in outputs:
+                refuse_inputs(each.path, [source])
         for note in view.notes:
             sink.notice(note)
         written = draw_outputs(view, outputs, progress, max_frames)

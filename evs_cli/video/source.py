@@ -85,9 +85,21 @@ def _regular_file_size(path: Path) -> int:
             raise VideoError(f"cannot open {name}: it is not a regular file", hint="save the video to a file first")
         with path.open("rb"):
             pass
+    except FileNotFoundError as error:
+        raise VideoError(f"cannot open {name}: {_ERRNO_WORDS[errno.ENOENT]}", hint=_missing_hint(path)) from error
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL byte
         raise open_error(name, error) from error
     return status.st_size
+
+
+def _missing_hint(path: Path) -> str | None:
+    """Where a file was looked for; of a pattern, that no file matches it."""
+    if any(sign in str(path) for sign in "*?["):
+        return "A shell makes names of a pattern, unless it is in quotes or no file matches it."
+    folder = path.parent
+    if folder == Path():
+        return None
+    return f"It was looked for in {folder}." if folder.is_dir() else f"There is no folder {folder}."
 
 
 @contextmanager

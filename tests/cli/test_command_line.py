@@ -173,3 +173,69 @@ def test_a_line_that_cannot_be_parsed_is_one_line_and_a_hint(refused):
     assert refused("prune", "x", "--fps", "fast")[-1] == "Hint: evs prune --help"
     assert refused("encode", "x")[0].startswith("Error: Missing option '-")
     assert refused("prun")[0] == "Error: No such command 'prun'. Did you mean 'prune'?"
+
+
+@pytest.mark.parametrize("flag", ["output", "model", "json", "quiet", "fps", "force"])
+def test_a_long_name_behind_one_dash_is_refused(refused, flag):
+    """``-output x.pt`` was ``-o utput`` and a video ``x.pt``."""
+    for word in (f"-{flag}", f"-{flag}=1"):
+        assert refused("prune", "x", word, "y") == [
+            f"Error: No such option: -{flag}.",
+            f"Hint: Write --{flag}, with two dashes.",
+        ]
+
+
+def test_what_is_empty_is_refused(refused):
+    """A path of no letters is the working folder."""
+    assert refused("plan", "")[0] == "Error: One of the names is empty (''). Expected a name."
+    assert refused("view", "x.pt", "", "-o", "r.html")[0].startswith("Error: One of the names is empty")
+    for flag in ("--model", "-o", "--q", "--manifest", "--cache-dir", "--fps"):
+        if ("prune", flag) in SINGLE:
+            (line,) = refused("prune", "x", flag, "")
+            assert line.startswith(f"Error: {flag} has an empty value. Expected ")
+
+
+def test_an_empty_prompt_is_a_prompt(evs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "empty" not in evs("plan", "gone.mp4", "--prompt", "")[2]
+    assert "requires an argument" in evs("plan", "gone.mp4", "--context")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("plan", "x", "--fps", "fast"), "Invalid --fps 'fast'. Expected a number."),
+        (("plan", "x", "--num-frames", "2.5"), "Invalid --num-frames '2.5'. Expected a whole number."),
+        (
+            ("view", "x", "--max-frames", "many", "-o", "r.html"),
+            "Invalid --max-frames 'many'. Expected a whole number.",
+        ),
+    ],
+)
+def test_a_word_in_place_of_a_number_is_told(refused, arguments, line):
+    assert refused(*arguments) == [f"Error: {line}"]
+
+
+@pytest.mark.parametrize("arguments", [("--q", "70"), ("--q", "70%"), ("--keep", "30"), ("--q", "0,5")])
+def test_percent_gets_a_hint(refused, arguments):
+    assert "percent" in refused("prune", "x", *arguments)[1]
+
+
+@pytest.mark.parametrize("rates", ["0.5", "0.5,0.7"])
+def test_results_do_not_go_into_a_folder_called_dash(refused, tmp_path, rates):
+    assert refused("prune", "x.mp4", "--q", rates, "-o", "-")[0].startswith("Error: Invalid output -: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_video_is_told_with_where_it_was_looked_for(evs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clips").mkdir()
+    for name, hint in [
+        ("clips/gone.mp4", "It was looked for in clips."),
+        ("clip/gone.mp4", "There is no folder clip."),
+        ("clips/*.mp4", "A shell makes names of a pattern, unless it is in quotes or no file matches it."),
+    ]:
+        code, _, err = evs("plan", name)
+        assert code == 3
+        assert err.splitlines() == [f"Error: cannot open {name.split('/')[1]}: no such file.", f"Hint: {hint}"]
+    assert evs("plan", "gone.mp4")[2].splitlines() == ["Error: cannot open gone.mp4: no such file."]

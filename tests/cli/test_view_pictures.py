@@ -8,6 +8,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from fresh_python import run_evs
 from PIL import Image
 from video_files import damaged_clip
 
@@ -209,3 +210,26 @@ def test_max_frames(evs, here, made):
     ]
     with av.open("film.mp4") as container:
         assert [frame.time for frame in container.decode(video=0)] == pytest.approx([0, 6.6], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["crossing.mp4", "link.mp4"])
+def test_the_video_itself_is_never_overwritten(evs, here, made, name):
+    """Found beside the file it was typed by nobody, and --force is what a message on an existing file advises."""
+    shutil.copy(made / "crossing.pt", here)
+    shutil.copy(CROSSING, here)
+    (here / "link.mp4").symlink_to(here / "crossing.mp4")
+    for arguments in (
+        ["crossing.pt"],
+        ["crossing.pt", "--video", "crossing.mp4"],
+        ["crossing.mp4", "--num-frames", "2"],
+    ):
+        answer = evs("view", *arguments, *options(name), "--force")
+        assert_refused(answer, 2, f"Invalid output {name}: it is the input crossing.mp4 itself")
+    assert (here / "crossing.mp4").read_bytes() == CROSSING.read_bytes()
+
+
+def test_a_bad_output_is_refused_before_libraries_are_loaded(tmp_path):
+    done, modules = run_evs(tmp_path, "view", "crossing.pt", "-o", "sheet.jpg")
+    assert done.returncode == 2
+    assert "suffix '.jpg'" in done.stderr
+    assert "torch" not in modules
