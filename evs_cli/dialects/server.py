@@ -110,8 +110,12 @@ class Server(Protocol):
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
         """The rate it prunes a checkpoint's videos at."""
 
-    def source_of(self, video: VideoInfo) -> ServerSource:
-        """A file's facts as its loader states them; no server makes pixels square."""
+    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
+        """A file's facts as its loader states them; no server makes pixels square.
+
+        Raises:
+            RefusedByServerError: a file that it cannot decode.
+        """
         height_width = video.orientation.shown_size(video.coded_width, video.coded_height)[::-1]
         return ServerSource(video.num_frames, video.average_fps, *height_width)
 

@@ -40,10 +40,10 @@ class Sglang(Server):
         """See ``Server.pruning``."""
         return sglang.pruning(model, options)
 
-    def source_of(self, video: VideoInfo) -> ServerSource:
+    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
         """See ``Server.source_of``: the frames and the rate that torchcodec counts."""
         counted = video.num_frames / video.duration_seconds if video.duration_seconds > 0 else 0.0
-        return replace(super().source_of(video), average_fps=counted)
+        return replace(super().source_of(video, options), average_fps=counted)
 
     def configured(self, options: ServerOptions, asked: Mapping[str, Any]) -> ServerOptions:
         """See ``Server.configured``: in ``--mm-process-config``."""

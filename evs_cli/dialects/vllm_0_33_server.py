@@ -11,7 +11,8 @@ from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects import vllm_0_33_glm as glm
 from evs_cli.dialects import vllm_0_33_internvl as internvl
 from evs_cli.dialects import vllm_0_33_limits as limits
-from evs_cli.dialects.base import PruningRate, QwenModel, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.base import PruningRate, QwenModel, RefusedByServerError, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.opencv_frames import opencv_num_frames
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text, only_asked
 from evs_cli.dialects.server import FamilyRules, Limit, Server
 from evs_cli.dialects.vllm_0_33_notes import option_notes
@@ -44,9 +45,19 @@ class Vllm(Server):
         """See ``Server.needs_text_before``: positions are rewritten from a first time's length before the video."""
         return q > 0 and isinstance(model, QwenModel) and model.tells_times
 
-    def source_of(self, video: VideoInfo) -> ServerSource:
-        """See ``Server.source_of``: OpenCV's frame count and the average rate; tested against OpenCV 4.13."""
-        return replace(super().source_of(video), num_frames=opencv_num_frames(video))
+    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
+        """See ``Server.source_of``: OpenCV's frame count and the average rate; tested against the installed OpenCV.
+
+        Raises:
+            RefusedByServerError: a codec that its OpenCV does not decode.
+        """
+        if video.codec == "av1" and options.media_io.get("backend", "opencv") == "opencv":
+            raise RefusedByServerError(
+                "the OpenCV of vLLM decodes no AV1: no frame of it is read.",
+                hint="Encode it anew (ffmpeg -i … -c:v libx264), or start vLLM with another decoder: "
+                '--media-io-kwargs \'{"video": {"backend": "torchcodec"}}\'.',
+            )
+        return replace(super().source_of(video, options), num_frames=opencv_num_frames(video))
 
     def option_notes(self, options: ServerOptions) -> tuple[str, ...]:
         """See ``Server.option_notes``."""
@@ -73,20 +84,6 @@ class Vllm(Server):
 
 
 SERVER = Vllm()
-
-
-def opencv_num_frames(video: VideoInfo) -> int:
-    """Frames of a file as OpenCV counts them: the header's, else the container's duration times the rate.
-
-    vLLM corrects the count where an edit list hides frames.
-    """
-    claimed = video.header_num_frames
-    if claimed is None and video.container_seconds is not None:
-        claimed = int(video.container_seconds * video.average_fps + 0.5)
-    if not claimed:
-        return video.num_frames
-    # Fewer by one are taken for a miscount of the header; a file that is cut off cannot be sought to its end.
-    return video.num_frames if video.num_frames < claimed - 1 and not video.is_cut_off else claimed
 
 
 def _line(serving: ServingRequest, options: ServerOptions, *, is_trusting: bool) -> str:

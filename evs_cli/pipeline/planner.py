@@ -145,7 +145,7 @@ class Planner:
         if self.served is None:
             return EvsClips(self._encoder, facts, video.pts_seconds, video)
         true = SourceTimes(video.pts_seconds, video.duration_seconds)
-        return ServerClips(self.served, facts, self.served.rules.source_of(video), true, video)
+        return ServerClips(self.served, facts, self.served.rules.source_of(video, self._server), true, video)
 
     def clips_of_numbers(self, numbers: NumbersRequest) -> Clips:
         """The clips of a video that is only numbers: even times at ``source_fps``, or as many frames as were said.

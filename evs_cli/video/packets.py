@@ -32,6 +32,7 @@ class PacketIndex:
         pts_seconds: (F,) float64 ascending: the same in seconds after the first shown frame.
         last_frame_seconds: how long the last frame is shown; never below one tick.
         key_ticks: (k,) int64 ascending: the pts of packets that decoding can start at (also ones never shown).
+        key_stored_ticks: (k,) int64: when each of these is due to be decoded, which is where an mp4 is sought by.
         time_base: seconds a tick.
         access: how the reader may find frames.
         num_discarded: packets whose frames are never shown: hidden by an edit list, or before the first key frame.
@@ -44,6 +45,7 @@ class PacketIndex:
     pts_seconds: FloatArray
     last_frame_seconds: float
     key_ticks: Int64Array
+    key_stored_ticks: Int64Array
     time_base: Fraction
     access: Access
     num_discarded: int
@@ -104,11 +106,13 @@ def scan_packets(container: Any, stream: Any, *, average_fps: float) -> PacketIn
         ticks = _counted_ticks(columns, average_fps, time_base)
     else:
         ticks = np.sort(np.array(shown_pts, dtype=np.int64))
+    stored_at = _keys(columns)
     return PacketIndex(
         pts_ticks=ticks,
         pts_seconds=(ticks - ticks[0]) * time_base.numerator / time_base.denominator,
         last_frame_seconds=_last_frame_seconds(columns, ticks, average_fps, time_base),
-        key_ticks=_key_ticks(columns),
+        key_ticks=np.array(list(stored_at), dtype=np.int64),
+        key_stored_ticks=np.array(list(stored_at.values()), dtype=np.int64),
         time_base=time_base,
         access=access,
         num_discarded=len(columns.pts) - len(shown_pts),
@@ -183,9 +187,10 @@ def _last_frame_seconds(columns: _Columns, ticks: Int64Array, average_fps: float
     return float(np.median(np.diff(ticks))) * tick_seconds if len(ticks) > 1 else tick_seconds
 
 
-def _key_ticks(columns: _Columns) -> Int64Array:
-    keys = [pts for pts, is_key in zip(columns.pts, columns.is_key, strict=True) if is_key and pts is not None]
-    return np.array(sorted(set(keys)), dtype=np.int64)
+def _keys(columns: _Columns) -> dict[int, int]:
+    """When each key frame is shown, ascending, and when its packet is due to be decoded."""
+    rows = zip(columns.pts, columns.dts, columns.is_key, strict=True)
+    return dict(sorted((pts, pts if dts is None else dts) for pts, dts, is_key in rows if is_key and pts is not None))
 
 
 def _has_leading_frames(columns: _Columns) -> bool:

@@ -155,7 +155,10 @@ def test_ids_and_positions_are_the_processors(name, num_frames, prompt):
     assert served.encode.token_type_ids.tolist() == list(own["mm_token_type_ids"][0])
     assert list(served.encode.model_grid_thw) == own["video_grid_thw"][0].tolist()
     # Nothing is pruned: a client sees the same.
-    assert planner_of(name).client_ids(served, 0.0, prompt) == served.encode.layout.input_ids.tolist()
+    assert (
+        planner_of(name).client_ids(served, 0.0, EncodeOptions(prompt=prompt))
+        == served.encode.layout.input_ids.tolist()
+    )
 
 
 # ------------------------------------------------------------------------------------- restated, case by case

@@ -9,8 +9,8 @@ from video_files import video
 import evs_cli
 from evs_cli.dialects import ALL, dialect_of_server, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions, ServerSource
+from evs_cli.dialects.opencv_frames import opencv_num_frames
 from evs_cli.dialects.served import ServedPlanner, SourceTimes, source_notes
-from evs_cli.dialects.vllm_0_33_server import opencv_num_frames
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ModelError, UsageError, VideoError
 from evs_cli.pipeline.request import make_request
@@ -195,7 +195,7 @@ def test_servers_do_not_make_pixels_square():
     info = probe_video(video("sar.mp4"))
     assert info.width != info.coded_width
     for server in SERVERS:
-        assert parse_dialect(server).rules.source_of(info).width == info.coded_width
+        assert parse_dialect(server).rules.source_of(info, ServerOptions()).width == info.coded_width
 
 
 def test_a_different_belief_is_said():

@@ -121,7 +121,7 @@ CHANGES = {
     **{
         f"options.{field.name}": SessionRequest(options=EncodeOptions(**{field.name: 100}))
         for field in dataclasses.fields(EncodeOptions)
-        if field.name not in ("prompt", "cap_pixels_per_frame")
+        if field.name not in ("prompt", "system", "cap_pixels_per_frame")
     },
     "options.cap_pixels_per_frame": SessionRequest(options=EncodeOptions(cap_pixels_per_frame=False)),
     "dialect": SessionRequest(dialect=parse_dialect("vllm")),
@@ -144,7 +144,7 @@ def test_every_field_of_a_request_is_in_the_key_or_named_as_none():
     assert fields == {name.split(".")[0] for name in CHANGES} | RESOLVED | set(CHOOSES_TOKENS)
     for part, kind in (("sampling", SamplingRequest), ("options", EncodeOptions)):
         found = {name.split(".")[1] for name in CHANGES if name.startswith(f"{part}.")}
-        assert found == {field.name for field in dataclasses.fields(kind)} - {"prompt"}
+        assert found == {field.name for field in dataclasses.fields(kind)} - {"prompt", "system"}
 
 
 @pytest.mark.parametrize("name", [*CHANGES, *SETTINGS])

@@ -81,6 +81,44 @@ function dots(context) {
   return patterns.dots;
 }
 
+// A frame alone at a canvas's size: clear, and as dropped cells show it. Scaling a picture costs more than all else of a
+// slider's step, so it is done once a canvas and picture.
+const bases = new WeakMap();
+function baseOf(canvas, image, place) {
+  const { width, height } = canvas, known = bases.get(canvas);
+  if (known && known.image === image && known.clear.width === width && known.clear.height === height) return known;
+  const clear = Object.assign(document.createElement('canvas'), { width, height }), pen = clear.getContext('2d');
+  pen.fillStyle = '#000';
+  pen.fillRect(0, 0, width, height);
+  if (image) pen.drawImage(image, ...place);
+  else { pen.fillStyle = '#b9c4cd'; pen.fillRect(...place); }
+  const dropped = Object.assign(document.createElement('canvas'), { width, height }), dimmer = dropped.getContext('2d');
+  dimmer.drawImage(clear, 0, 0);
+  dimmer.globalCompositeOperation = 'saturation'; // black has none: the pixels below turn grey
+  dimmer.fillRect(0, 0, width, height);
+  dimmer.globalCompositeOperation = 'source-over';
+  dimmer.globalAlpha = 0.68;
+  dimmer.fillRect(0, 0, width, height);
+  const base = { image, clear, dropped };
+  bases.set(canvas, base);
+  return base;
+}
+
+// An empty canvas of a size, the same for every call: what is drawn on it is used at once.
+const scratches = new Map();
+function scratchOf(width, height) {
+  const key = `${height}x${width}`;
+  if (!scratches.has(key)) {
+    if (scratches.size > 8) scratches.clear(); // a window that is resized has many sizes
+    scratches.set(key, Object.assign(document.createElement('canvas'), { width, height }));
+  }
+  const canvas = scratches.get(key), context = canvas.getContext('2d');
+  context.globalCompositeOperation = 'source-over';
+  context.clearRect(0, 0, width, height);
+  context.imageSmoothingEnabled = false;
+  return canvas;
+}
+
 // Draws frame `frame` of `kept` (see Run.at) on a canvas as wide as it is laid out.
 //   style: 'mask', 'heat', 'original', or 'difference' from `other`, a mask of the same grid.
 function paintFrame(canvas, { image, kept, frame, style, sourceSize, heatTop, other, isSmall }) {
@@ -92,13 +130,9 @@ function paintFrame(canvas, { image, kept, frame, style, sourceSize, heatTop, ot
   const context = canvas.getContext('2d');
   const x = (share) => ((share - box.left) / (box.right - box.left)) * across;
   const y = (share) => ((share - box.top) / (box.bottom - box.top)) * down;
+  const base = baseOf(canvas, image, [x(0), y(0), x(1) - x(0), y(1) - y(0)]);
   context.globalAlpha = 1;
-  context.globalCompositeOperation = 'source-over';
-  context.imageSmoothingEnabled = true;
-  context.fillStyle = '#000';
-  context.fillRect(0, 0, across, down);
-  if (image) context.drawImage(image, x(0), y(0), x(1) - x(0), y(1) - y(0));
-  else { context.fillStyle = '#b9c4cd'; context.fillRect(x(0), y(0), x(1) - x(0), y(1) - y(0)); }
+  context.drawImage(base.clear, 0, 0);
 
   const [top, left, bottom, right] = region;
   const place = [x(left), y(top), x(right) - x(left), y(bottom) - y(top)];
@@ -117,12 +151,11 @@ function paintFrame(canvas, { image, kept, frame, style, sourceSize, heatTop, ot
       context.globalAlpha = 1;
     } else {
       const dropped = cellCanvas(height, width, (i) => (isClear(i) ? null : [0, 0, 0, 255]));
-      context.globalCompositeOperation = 'saturation'; // black has none: the pixels below turn grey
-      context.drawImage(dropped, ...place);
-      context.globalCompositeOperation = 'source-over';
-      context.globalAlpha = 0.68;
-      context.drawImage(dropped, ...place);
-      context.globalAlpha = 1;
+      const scratch = scratchOf(across, down), pen = scratch.getContext('2d');
+      pen.drawImage(dropped, ...place);
+      pen.globalCompositeOperation = 'source-in';
+      pen.drawImage(base.dropped, 0, 0);
+      context.drawImage(scratch, 0, 0);
     }
     if (style === 'difference') {
       for (const [pattern, isOn] of [[stripes, (i) => isKept(i) && !isOther(i)], [dots, (i) => !isKept(i) && isOther(i)]]) {
