@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -202,21 +203,28 @@ def draw_outputs(
     Returns:
         The files that were written; of a folder all that are in it.
     """
-    writers = [
-        each.kind.open(view, each.path, max_frames or each.kind.max_frames or view.runs[0].token_grid_thw[0])
-        for each in outputs
-    ]
-    if view.frames is not None:
-        wanted = [set(writer.frame_indices) for writer in writers]
-        indices = sorted(set().union(*wanted))
-        progress.stage("draw", len(indices))
-        for frame_index, picture in view.frames.read(indices):
-            for writer, its in zip(writers, wanted, strict=True):
-                if frame_index in its:
-                    writer.add(frame_index, picture)
-            progress.advance(1)
-    # Two strips of one name share a CSV.
-    return list(dict.fromkeys(path for writer in writers for path in writer.finish()))
+    with ExitStack() as begun:
+        writers = []
+        for each in outputs:
+            most = max_frames or each.kind.max_frames or view.runs[0].token_grid_thw[0]
+            writers.append(each.kind.open(view, each.path, most))
+            begun.callback(writers[-1].discard)  # an interrupt ends the process without its destructors
+        _hand_frames(view, writers, progress)
+        # Two strips of one name share a CSV.
+        return list(dict.fromkeys(path for writer in writers for path in writer.finish()))
+
+
+def _hand_frames(view: View, writers: Sequence[PictureWriter], progress: Progress) -> None:
+    if view.frames is None:
+        return
+    wanted = [set(writer.frame_indices) for writer in writers]
+    indices = sorted(set().union(*wanted))
+    progress.stage("draw", len(indices))
+    for frame_index, picture in view.frames.read(indices):
+        for writer, its in zip(writers, wanted, strict=True):
+            if frame_index in its:
+                writer.add(frame_index, picture)
+        progress.advance(1)
 
 
 def _report_written(written: Sequence[Path], outputs: Sequence[ViewOutput], sink: Sink) -> None:

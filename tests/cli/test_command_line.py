@@ -170,7 +170,7 @@ def test_a_line_that_cannot_be_parsed_is_one_line_and_a_hint(refused):
         "Error: No such option: --modle Did you mean --model?",
         "Hint: evs prune --help",
     ] or refused("prune", "x", "--modle", "y")[0].startswith("Error: No such option: --modle")
-    assert refused("prune", "x", "--fps", "fast")[-1] == "Hint: evs prune --help"
+    assert refused("models", "banana")[-1] == "Hint: evs models --help"
     assert refused("encode", "x")[0].startswith("Error: Missing option '-")
     assert refused("prun")[0] == "Error: No such command 'prun'. Did you mean 'prune'?"
 

@@ -218,12 +218,8 @@ def test_the_video_itself_is_never_overwritten(evs, here, made, name):
     shutil.copy(made / "crossing.pt", here)
     shutil.copy(CROSSING, here)
     (here / "link.mp4").symlink_to(here / "crossing.mp4")
-    for arguments in (
-        ["crossing.pt"],
-        ["crossing.pt", "--video", "crossing.mp4"],
-        ["crossing.mp4", "--num-frames", "2"],
-    ):
-        answer = evs("view", *arguments, *options(name), "--force")
+    for words in ("crossing.pt", "crossing.pt --video crossing.mp4", "crossing.mp4 --num-frames 2"):
+        answer = evs("view", *words.split(), *options(name), "--force")
         assert_refused(answer, 2, f"Invalid output {name}: it is the input crossing.mp4 itself")
     assert (here / "crossing.mp4").read_bytes() == CROSSING.read_bytes()
 
@@ -233,3 +229,23 @@ def test_a_bad_output_is_refused_before_libraries_are_loaded(tmp_path):
     assert done.returncode == 2
     assert "suffix '.jpg'" in done.stderr
     assert "torch" not in modules
+
+
+def test_an_interrupted_run_leaves_nothing(here, made):
+    """The process ends at once then: what its destructors would remove stays."""
+    (outcome,) = run_view(ViewRequest((str(made / "crossing.pt"),)), SilentProgress())
+    view = outcome.result
+
+    class Interrupted:
+        size = view.frames.size
+
+        def read(self, indices):
+            yield next(iter(view.frames.read(indices)))
+            assert len(list(here.glob(".frames.*/*.png"))) == 1  # it has begun
+            raise KeyboardInterrupt
+
+    outputs = settle_view_outputs([*ALL, "page.html"], num_runs=1, overwrite=False)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        draw_outputs(replace(view, frames=Interrupted()), outputs, SilentProgress())
+    assert caught.tb is not None  # which holds every writer
+    assert list(here.iterdir()) == []

@@ -160,7 +160,7 @@ def test_several_videos_each_get_their_own_answer(tmp_path, capsys):
         assert found["present"]["q"] == report.present.q
         assert found["present"]["command"] == report.present.command
     assert (gone["video"], gone["error"]) == ("samples/gone.mp4", "cannot open gone.mp4: no such file")
-    assert (gone["hint"], gone["exit_code"]) == (None, 3)
+    assert (gone["hint"], gone["exit_code"]) == ("It was looked for in samples.", 3)
     assert "1 of 3 videos failed: samples/gone.mp4" in err
 
     assert main([*arguments, "--format", "csv"]) == 1

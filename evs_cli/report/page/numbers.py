@@ -52,7 +52,7 @@ def to_script(document: Mapping[str, Any]) -> str:
     A byte of a file name that is no UTF-8, which Python holds as half of a pair, becomes the sign for such bytes.
     """
     text = json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    text = re.sub("[\ud800-\udfff]", "\ufffd", text)
+    text = re.sub("[\ud800-\udfff]", r"\\ufffd", text)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

@@ -72,6 +72,9 @@ class PageWriter:
             file.write(self._html().encode())
         return [self._path]
 
+    def discard(self) -> None:
+        """See ``PictureWriter``; nothing is written before the end."""
+
     def _html(self) -> str:
         from jinja2 import Environment, StrictUndefined
 

@@ -64,6 +64,9 @@ class FilmWriter:
         """See ``PictureWriter``."""
         self._order.add(frame_index, picture)
 
+    def discard(self) -> None:
+        """See ``PictureWriter``; the draft has no name, and goes with its last reader."""
+
     def finish(self) -> list[Path]:
         """See ``PictureWriter``."""
         import shutil

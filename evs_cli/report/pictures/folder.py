@@ -76,8 +76,8 @@ class FolderWriter:
             self._draft = Path(tempfile.mkdtemp(dir=path if path.is_dir() else path.parent, prefix=f".{path.name}."))
         except OSError as error:
             raise unwritable(path, error) from error
-        # However the run ends, the draft goes with this writer.
-        self._discard = weakref.finalize(self, shutil.rmtree, self._draft, ignore_errors=True)
+        # However the run ends, the draft goes: with ``discard``, or with this writer.
+        self._draft_removal = weakref.finalize(self, shutil.rmtree, self._draft, ignore_errors=True)
 
     @property
     def frame_indices(self) -> Sequence[int]:
@@ -103,8 +103,12 @@ class FolderWriter:
         except OSError as error:
             raise unwritable(self._path, error) from error
         finally:
-            self._discard()
+            self.discard()
         return [self._path / name for name in names]
+
+    def discard(self) -> None:
+        """See ``PictureWriter``."""
+        self._draft_removal()
 
     def _draw(self, frame: DrawnFrame, picture: Picture | None) -> None:
         from PIL import Image

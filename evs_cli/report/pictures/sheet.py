@@ -57,6 +57,9 @@ class SheetWriter:
             file.write(data)
         return [self._path]
 
+    def discard(self) -> None:
+        """See ``PictureWriter``; nothing is written before the end."""
+
 
 class ContactSheet:
     """A contact sheet that is drawn frame by frame.

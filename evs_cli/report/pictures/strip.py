@@ -75,6 +75,9 @@ class StripWriter:
         """See ``PictureWriter``."""
         self._order.add(frame_index, picture)
 
+    def discard(self) -> None:
+        """See ``PictureWriter``; nothing is written before the end."""
+
     def finish(self) -> list[Path]:
         """See ``PictureWriter``."""
         import matplotlib as mpl

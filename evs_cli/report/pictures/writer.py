@@ -31,6 +31,9 @@ class PictureWriter(Protocol):
             ArtifactError: a file that cannot be written.
         """
 
+    def discard(self) -> None:
+        """Remove what was begun and is not finished; it may be called at any time."""
+
 
 def thinned(num_frames: int, max_frames: int) -> list[int]:
     """At most ``max_frames`` of ``num_frames`` indices, spread evenly from 0 on.
