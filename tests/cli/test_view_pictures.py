@@ -1,6 +1,7 @@
 """The pictures of ``evs view`` from arguments to files, stdout, stderr and exit codes."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -249,3 +250,14 @@ def test_an_interrupted_run_leaves_nothing(here, made):
         draw_outputs(replace(view, frames=Interrupted()), outputs, SilentProgress())
     assert caught.tb is not None  # which holds every writer
     assert list(here.iterdir()) == []
+
+
+def test_a_name_that_is_no_utf8(evs, here):
+    name = os.fsdecode(b"a\xff.mp4")
+    try:
+        shutil.copy(CROSSING, here / name)
+    except OSError:  # macOS has no such names
+        pytest.skip("this file system holds UTF-8 names alone")
+    code, _, err = evs("view", name, "--num-frames", "2", "--size", "56", *options(*ALL, "report.html"))
+    assert code == 0, err
+    assert (here / "frames" / "a__0000.png").is_file()

@@ -90,7 +90,7 @@ class DrawnRun:
     @property
     def stem(self) -> str:
         """The video's name without its suffix, as the beginning of a file's name."""
-        name = re.sub(r"[\x00-\x1f\x7f/\\]", "_", Path(self._video_name).stem)
+        name = re.sub(r"[\x00-\x1f\x7f/\\\ud800-\udfff]", "_", Path(self._video_name).stem)
         return name.encode()[:_MAX_STEM_BYTES].decode(errors="ignore") or "video"
 
     @property
@@ -211,7 +211,8 @@ def png_bytes(image: Image.Image, record: dict[str, Any], *, is_small: bool = Fa
     from PIL.PngImagePlugin import PngInfo
 
     info = PngInfo()
-    info.add_itxt(_TEXT_KEY, json.dumps(record, sort_keys=True, ensure_ascii=False))
+    text = json.dumps(record, sort_keys=True, ensure_ascii=False)
+    info.add_itxt(_TEXT_KEY, text.encode(errors="replace").decode())  # a name may hold bytes that are no UTF-8
     buffer = io.BytesIO()
     image.save(buffer, "PNG", optimize=is_small, pnginfo=info)
     return buffer.getvalue()
