@@ -30,10 +30,24 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+# A scheme with one slash too: a URL that was made a path has lost the other.
+_URL = r"\b[A-Za-z][A-Za-z0-9+.-]*:/{1,2}"
+
+
+def without_url_secrets(text: str) -> str:
+    """Hide the user, the password and the query of each URL in a text: all may hold a key, and output ends up in logs.
+
+    JSON stays JSON: nothing is hidden beyond a quotation mark.
+    """
+    if ":/" not in text:  # texts may be megabytes of numbers
+        return text
+    text = re.sub(rf"({_URL})[^/\s\"]*@", r"\1…@", text)
+    return re.sub(rf"({_URL}[^\s?\"]*\?)[^\s'\"]*[^\s'\".,:;]", r"\1…", text)
+
+
 def without_secrets(text: str) -> str:
-    """Hide the password and the query of each URL in a text: both may hold a key, and messages end up in logs."""
-    text = re.sub(r"(?<=://)[^/\s]*@|^[^/\s]+:[^/\s]*@", "…@", text)
-    return re.sub(r"(://[^\s?]*\?)[^\s'\"]+", r"\1…", text)
+    """As ``without_url_secrets``, for a text that may be a URL without its scheme: ``me:password@host``."""
+    return without_url_secrets(re.sub(r"^[^/\s]+:[^/\s]*@", "…@", text))
 
 
 class UsageError(EvsError, ValueError):

@@ -7,7 +7,6 @@ import errno
 import functools
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -133,12 +132,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except EvsError as error:
         if is_debug:
-            traceback.print_exc()
+            sink.traceback(error)
         sink.error(error.message, error.hint)
         return error.exit_code
     except Exception as error:
         if is_debug:
-            traceback.print_exc()
+            sink.traceback(error)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             sink.error("cannot write the result: no space left on the device")
             return 1

@@ -17,9 +17,9 @@ from evs_cli.errors import UsageError, without_secrets
 _SWITCH_WORDS = ("true", "false", "yes", "no", "on", "off")
 _MAX_NUMBER_LETTERS = 8  # a longer one behind a flag is a name: of an entry of the cache, for example
 _MAX_SHOWN_LETTERS = 40
-_WHOLE_LINE = "LINE"
-"""The metavar of an option whose value may hold a key, so that it is not repeated."""
-_MAY_BE_EMPTY = ("TEXT", _WHOLE_LINE)
+_MAY_HOLD_A_KEY = ("LINE", "VARIABLE")
+"""Metavars of options whose value may hold a key, or be one by mistake, so that it is not repeated."""
+_MAY_BE_EMPTY = ("TEXT", "LINE")
 """Metavars of options whose value may be empty: a prompt, for example."""
 _NUMBERS: dict[object, tuple[type, str]] = {int: (int, "a whole number"), float: (float, "a number")}
 
@@ -127,7 +127,7 @@ def _refuse_repeats(given: Sequence[Given]) -> None:
             if (first.text in option.secondary_opts) != (each.text in option.secondary_opts):
                 raise UsageError(f"{first.text} and {each.text} exclude each other. Give one.")
             continue
-        if option.metavar == _WHOLE_LINE:
+        if option.metavar in _MAY_HOLD_A_KEY:
             raise UsageError(f"{each.text} is given twice. Expected one value.")
         if first.text == each.text:
             raise UsageError(f"{each.text} is given twice: {_shown(first)} and {_shown(each)}. Expected one value.")

@@ -1,6 +1,7 @@
 """The one place that writes to the terminal: results on stdout, everything else on stderr.
 
-A command hands over its results as records, rows and a view; the sink prints the one that was asked for.
+A command hands over its results as records, rows and a view; the sink prints the one that was asked for. What a URL
+holds of passwords and keys is printed nowhere, as both streams end up in logs.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from evs_cli.errors import EvsError
+from evs_cli.errors import EvsError, without_url_secrets
 from evs_cli.report import interrupt
 from evs_cli.report.json_document import JsonDocument
 from evs_cli.report.records import ended_record, error_record, to_csv
@@ -193,8 +195,9 @@ class Sink:
 
     def text(self, text: str) -> None:
         """Print plain text to stdout as it stands."""
+        text = without_url_secrets(text if text.endswith("\n") else text + "\n")
         with self._progress_hidden():
-            self._out.file.write(self.signs.written(text if text.endswith("\n") else text + "\n"))
+            self._out.file.write(self.signs.written(text))
             self._out.file.flush()
 
     def as_shown(self, text: str) -> str:
@@ -237,9 +240,15 @@ class Sink:
         if hint:
             self._tell(f"[cyan]Hint:[/] {escape(hint)}")
 
+    def traceback(self, error: BaseException) -> None:
+        """Tell where an error was raised, for ``--debug``."""
+        lines = without_url_secrets("".join(traceback.format_exception(error)))
+        self._err.file.write(self._err_signs.written(lines))
+
     def _tell(self, markup: str, style: str | None = None) -> None:
         """Print a line to stderr, in the signs that it can show."""
-        self._err.print(self._err_signs.written(markup), soft_wrap=True, style=style)
+        text = self._err_signs.written(without_url_secrets(markup))
+        self._err.print(text, soft_wrap=True, style=style)
 
     @contextmanager
     def progress(self) -> Iterator[TerminalProgress]:

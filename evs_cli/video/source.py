@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from evs_cli.errors import UsageError, VideoError
+from evs_cli.errors import UsageError, VideoError, without_secrets
 from evs_cli.video.folders import folder_hint
 from evs_cli.video.own_files import is_own_file, looks_like_own_file
 from evs_cli.video.pyav import open_options
@@ -54,10 +54,16 @@ def source_size_bytes(source: VideoSource) -> int:
     """The size of a source; a file object keeps its position.
 
     Raises:
-        VideoError: the path is missing, a folder, not a regular file or not readable.
+        VideoError: the path is missing, a URL, a folder, not a regular file or not readable.
         UsageError: the object is neither a path nor a seekable binary file object.
     """
     if isinstance(source, (str, os.PathLike)):
+        if isinstance(source, str) and "://" in source and not Path(source).exists():
+            # Not as a file that is missing: the last part of a URL may be a key, and `Path` takes a slash of it away.
+            raise VideoError(
+                f"cannot open {without_secrets(source)}: it is a URL, and evs reads videos from files",
+                hint="Download it first.",
+            )
         return _regular_file_size(Path(source))
     if not hasattr(source, "read") or issubclass(type(source), io.TextIOBase):
         raise UsageError(

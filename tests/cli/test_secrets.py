@@ -1,6 +1,7 @@
 """A key is never printed: not where its name is expected, not by a server that repeats it, not with ``--debug``."""
 
 import inspect
+import json
 
 import pytest
 from counting_servers import CannedServer, Listener
@@ -10,6 +11,7 @@ from evs_cli.cli.app import _COMMANDS
 from evs_cli.errors import UsageError, without_secrets
 from evs_cli.files.encoding.byte_source import open_bytes
 from evs_cli.jobs.check import CheckRequest
+from evs_cli.report.console import Sink
 from evs_cli.servers.http_json import HttpJson
 
 SECRET = "sk-SECRET123"
@@ -146,6 +148,52 @@ def test_a_key_in_the_address_of_an_encoding(evs):
         assert SECRET not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://me:{}@host/clip.mp4", "https://{}@host/clip.mp4", "https://host/clip.mp4?s={}"]
+)
+@pytest.mark.parametrize("more", [("--debug",), ("--json",), ("--format", "csv"), ("more.mp4", "--json")])
+@pytest.mark.parametrize(
+    "command", [("plan",), ("fit", "--context", "8k"), ("prune",), ("sweep",), ("encode", "-o", "kept/")]
+)
+def test_a_key_in_the_address_of_a_video(evs, tmp_path, monkeypatch, command, more, url):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = evs(*command, url.format(SECRET), *more)
+    assert code == (1 if "more.mp4" in more else 3)
+    assert "it is a URL, and evs reads videos from files" in err
+    assert SECRET not in out + err
+    if "--json" in more:
+        videos = json.loads(out)["videos"]
+        assert [video["exit_code"] for video in videos] == [3] * len(videos)
+        assert len(videos) == more.index("--json") + 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("prune", "a.mp4", "--model", f"https://me:{SECRET}@host/model"),
+        ("prune", "a.mp4", "--model", f"https://host/model?token={SECRET}"),
+        ("plan", "--manifest", f"https://me:{SECRET}@host/clips.txt"),
+        ("prune", "a.mp4", "-o", f"https://me:{SECRET}@host/a.mp4"),
+        ("bench", f"https://me:{SECRET}@host/a.mp4"),
+        ("view", f"https://me:{SECRET}@host/a.mp4", "-o", "a.html"),
+        ("check", "a.mp4", "--url", "http://h", "--api-key", SECRET, "--api-key", SECRET),
+    ],
+)
+def test_a_key_where_something_else_is_expected(evs, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    for more in ((), ("--json",)):
+        code, out, err = evs(*arguments, "--debug", *more)
+        assert code in (2, 3, 4)
+        assert "Error: " in err
+        assert SECRET not in out + err
+
+
+def test_json_of_addresses_stays_json(capsys):
+    record = {"a": "http://host:9", "b": "x@y", "c": f"https://me:{SECRET}@host/a?b={SECRET}", "d": "x?y@z"}
+    Sink().text(json.dumps(record, separators=(",", ":")))
+    assert json.loads(capsys.readouterr().out) == {**record, "c": "https://…@host/a?…"}
+
+
 def test_objects_that_hold_a_key_do_not_show_it():
     assert SECRET not in repr(HttpJson("http://host", SECRET))
     assert SECRET not in repr(CheckRequest("a.mp4", "http://host", api_key_variable=SECRET))
@@ -159,6 +207,9 @@ def test_objects_that_hold_a_key_do_not_show_it():
         ("see https://docs.example/a#b", "see https://docs.example/a#b"),
         ("cannot fetch 'https://me:pw@host/a?sig=1&b=2'.", "cannot fetch 'https://…@host/a?…'."),
         ("me:pw@host/a", "…@host/a"),
+        ("no such file: 'https:/me:pw@host/a'", "no such file: 'https:/…@host/a'"),  # a URL made a path
+        ("cannot open https://host/a?sig=1: it is gone.", "cannot open https://host/a?…: it is gone."),
+        ("file:///home/me@work/a.mp4", "file:///home/me@work/a.mp4"),
     ],
 )
 def test_what_is_hidden_of_a_text(text, shown):
