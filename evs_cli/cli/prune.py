@@ -78,4 +78,13 @@ def command(
         written = render_prune(run_prune(job, progress), sink, parts, num_videos=len(videos))
     if len(written) == 1 and len(videos) == 1:
         path = written[0]
-        sink.hint(f"evs show {shlex.quote(output if output and Path(output) == path else str(path))}")
+        named = output if output and Path(output) == path else str(path)
+        sink.hint(f"evs view {shlex.quote(named)}{_video_option(videos[0], path)} -o report.html")
+
+
+def _video_option(video: str, written: Path) -> str:
+    """``--video`` for ``evs view``, where that would not find the video by itself: beside the file, or here."""
+    from evs_cli.video.own_files import is_own_file
+
+    is_found = Path(video).parent.resolve() in (written.parent.resolve(), Path.cwd())
+    return "" if video == "-" or is_own_file(video) or is_found else f" --video {shlex.quote(video)}"

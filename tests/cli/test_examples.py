@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from counting_servers import CountingServer
+from counting_servers import CountingServer, Habits
 from PIL import Image
 
 import evs_cli
@@ -79,7 +79,7 @@ def standing_in(folder, tiny_model):
     """A line with what a test cannot have exchanged: the hub's model is a folder, a server is at a port of its own."""
     for name, model_type in HUB_MODELS.items():
         (folder / name).symlink_to(tiny_model(model_type))
-    with CountingServer(tiny_model("qwen3_vl")) as server:
+    with CountingServer(tiny_model("qwen3_vl"), Habits(trusts_requests=True)) as server:
         yield lambda line: line.replace("http://localhost:8000", server.url)
 
 

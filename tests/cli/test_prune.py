@@ -179,7 +179,7 @@ def test_the_table_says_what_the_issue_asks(evs, tmp_path):
     assert [bar == "·" for bar in bars.split()[-1]] == [count == 0 for count in counts]
     sequence = out.rstrip().splitlines()[-1]
     assert sequence == " ".join(f"1 0x{n} 2" if n else "1 2" for n in counts)
-    assert f"Hint: evs show {tmp_path / 'out.pt'}" in err
+    assert f"Hint: evs view {tmp_path / 'out.pt'} --video {CROSSING} -o report.html" in err
 
 
 def test_the_rate_says_where_it_comes_from(evs, tmp_path, tiny_model):
@@ -331,11 +331,12 @@ def test_a_place_that_cannot_be_written_is_refused_before_weights_are_read(evs, 
     for target, words in (
         (tmp_path / "file" / f"out{suffix}", "is not a folder"),
         (tmp_path / "folder", "it is a folder"),
-        ("", "it is a folder"),
         (tmp_path / ("x" * 300 + suffix), "name too long"),
     ):
         code, out, err = evs(command, CROSSING, option, target)
         assert words in only_error(code, 5, out, err)
+    code, out, err = evs(command, CROSSING, option, "")
+    assert "empty value" in only_error(code, 2, out, err)
 
 
 # Where the model and the device come from.
@@ -438,8 +439,9 @@ def test_names_with_signs_in_them(evs, tmp_path, monkeypatch, name):
     assert code == 0, err
     assert f"./{source}  (dinov2-small)" in out
     assert f"wrote {name} (" in err
-    hint = next(line for line in err.splitlines() if line.startswith("Hint: evs show"))
-    assert shlex.split(hint.removeprefix("Hint: ")) == ["evs", "show", f"./{name}"], "the hint is no line to run"
+    hint = next(line for line in err.splitlines() if line.startswith("Hint: evs view"))
+    line = ["evs", "view", f"./{name}", "-o", "report.html"]
+    assert shlex.split(hint.removeprefix("Hint: ")) == line, "the hint is no line to run"
     code, out, err = evs("show", f"./{name}")
     assert code == 0, err
     assert name in out

@@ -172,7 +172,7 @@ def test_progress_of_prune_leaves_no_residue(tmp_path):
         "embeddings",
         "time",
     ]
-    assert lines[-1] == f"Hint: evs show {tmp_path / 'out.pt'}"
+    assert lines[-1] == f"Hint: evs view {tmp_path / 'out.pt'} --video {CROSSING} -o report.html"
     assert lines[-2].startswith(f"wrote {tmp_path / 'out.pt'} (")
     assert_no_residue(lines)
     assert not screen.is_cursor_hidden
