@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evs_cli.errors import BudgetError, EvsError
-from evs_cli.jobs.runner import raise_if_failed, raise_refused
+from evs_cli.jobs.dialect_tally import DialectTally
 from evs_cli.report.budget import plan_record, plan_rows
 from evs_cli.report.records import error_record
 from evs_cli.report.tables import plain_table
@@ -29,30 +28,17 @@ def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink) ->
         sink: where it is shown.
 
     Raises:
-        BudgetError: a video that fits no server; of several, the last.
-        SomeVideosFailedError: every dialect failed on one of several videos.
+        EvsError: as ``DialectTally.raise_errors``.
     """
-    all_reports: list[BudgetReport] = []
-    refusals: list[EvsError | None] = []
-    failed: list[str] = []
-    last_error: EvsError | None = None
-    num_videos = 0
-    for number, outcomes in enumerate(plans, 1):
-        num_videos = number
-        reports = [outcome.result for outcome in outcomes if outcome.result is not None]
-        all_reports += reports
-        if not reports:
-            failed.append(f"video {number}")
-        elif all(outcome.refusal is not None for outcome in outcomes if outcome.result is not None):
-            refusals.append([outcome.refusal for outcome in outcomes if outcome.result is not None][-1])
+    reports: list[BudgetReport] = []
+    tally = DialectTally()
+    for outcomes in plans:
+        tally.add(outcomes)
+        reports += [outcome.result for outcome in outcomes if outcome.result is not None]
         sink.show([_record(outcome) for outcome in outcomes], None, partial(_draw, outcomes, sink))
-        last_error = outcomes[-1].error
-    sink.show((), (row for report in all_reports for row in plan_rows(report)), lambda: None)
+    sink.show((), (row for report in reports for row in plan_rows(report)), lambda: None)
     sink.finish()
-    if failed and num_videos == 1 and last_error is not None:
-        raise BudgetError(f"no dialect takes it: {last_error.message}")
-    raise_if_failed(failed, num_videos)
-    raise_refused(refusals)
+    tally.raise_errors()
 
 
 def _record(outcome: Outcome[BudgetReport]) -> dict[str, Any]:

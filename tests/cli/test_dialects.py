@@ -63,6 +63,17 @@ def test_all_ends_with_6_where_no_server_takes_it(evs, tiny_model):
     assert "sglang@0.5.23" in err
 
 
+def test_all_of_a_video_that_cannot_be_read_ends_as_every_plan_of_it(evs, tiny_model):
+    line = ("--model", tiny_model("qwen3_vl"), "--dialect", "all", "--json")
+    code, out, err = evs("plan", "missing.mp4", *line)
+    assert code == 3
+    assert {record["exit_code"] for record in json.loads(out)["videos"]} == {3}
+    assert err == "Error: cannot open missing.mp4: no such file.\n"
+    code, _, err = evs("plan", "missing.mp4", SAMPLE, *line)
+    assert code == 1
+    assert err.endswith("Error: 1 of 2 videos failed: missing.mp4.\n")
+
+
 @pytest.mark.parametrize("checkpoint", ["qwen2_5_vl", "qwen3_vl", "nemotron_12b"])
 def test_one_name_means_one_thing_in_every_part_of_the_answer(evs, served_checkpoint, checkpoint):
     """The share of the context is that of the limit asked for; every dialect counts the marks around a video."""
