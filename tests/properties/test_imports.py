@@ -59,9 +59,11 @@ MODULES = modules()
 
 
 def imported_modules(source, known=frozenset(MODULES)):
-    """Dotted names of every module of evs_cli that a source imports, inside functions and TYPE_CHECKING too."""
+    """Dotted names of every module of evs_cli that a source imports: in functions, under TYPE_CHECKING, by name too."""
     found = []
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            found += imported_by_name(node)
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names if alias.name.split(".")[0] == "evs_cli"]
         elif isinstance(node, ast.ImportFrom):
@@ -71,6 +73,17 @@ def imported_modules(source, known=frozenset(MODULES)):
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
                 found += [name if name in known else node.module for name in names]
     return found
+
+
+def imported_by_name(call):
+    """What a call of ``import_module`` imports of evs_cli: of an f-string the package that stands in front."""
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if called not in ("import_module", "__import__"):
+        return []
+    (named, *_) = call.args[0].values if isinstance(call.args[0], ast.JoinedStr) else call.args
+    assert isinstance(named, ast.Constant), "a module whose name does not begin with a literal"
+    name = named.value.rstrip(".")
+    return [name] if name.split(".")[0] == "evs_cli" else []
 
 
 def faults(module, source):
@@ -130,6 +143,9 @@ def test_no_modules_import_each_other_in_a_circle():
     [
         ("evs_cli.core.counts", "from evs_cli.video.info import VideoInfo"),
         ("evs_cli.core.counts", "def f():\n    import evs_cli.pipeline.encode"),
+        ("evs_cli.core.counts", "import importlib\nimportlib.import_module('evs_cli.pipeline.encode')"),
+        ("evs_cli.core.counts", "def f(x):\n    import_module(f'evs_cli.jobs.{x}')"),
+        ("evs_cli.core.counts", "def f(x):\n    __import__(f'evs_cli.{x}')"),
         ("evs_cli.errors", "from evs_cli import core"),
         ("evs_cli.video.info", "from evs_cli.encoders.base import Clip"),
         ("evs_cli.video.info", "from evs_cli.core.counts import check_grid"),
@@ -161,6 +177,8 @@ def test_a_wrong_import_is_seen(module, source):
         ("evs_cli.encoders.base", "from evs_cli.core import counts"),
         ("evs_cli.files.artifact", "from evs_cli.core.pruned_video import PrunedVideo"),
         ("evs_cli.jobs.check", "from evs_cli import errors"),
+        ("evs_cli.dialects", "import_module(f'evs_cli.dialects.{x}').SERVER"),
+        ("evs_cli.core.counts", "import_module('json')"),
     ],
 )
 def test_a_right_import_is_let_through(module, source):
