@@ -80,9 +80,9 @@ def whole_frame_difference(clip: ServedClip, difference: int) -> tuple[str, ...]
     for separator in sorted(separators):
         frames, rest = divmod(abs(difference), per_frame + separator)
         if rest == 0:
-            beside = f" and {separator} separators" if separator else ""
+            between = f" and {separator} separators" if separator else ""
             noun, sign = "frame" if frames == 1 else "frames", "more" if difference > 0 else "fewer"
-            return (f"{frames} {noun} of {per_frame:,} tokens{beside} {sign} would be {difference:+,}",)
+            return (f"{frames} {noun} of {per_frame:,} tokens{between} {sign} would be {difference:+,}",)
     return ()
 
 

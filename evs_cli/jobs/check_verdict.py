@@ -65,6 +65,6 @@ def answer_notes(
         notes.append(f"the server takes {limit:,} tokens with the answer, so it will refuse this prompt")
     if isinstance(answer, PromptUsage) and answer.video_tokens is not None:
         own, separators = clip.planned.video_tokens, clip.planner.inner_separator_tokens(clip.served.server)
-        beside = f" and {separators:,} separators between them" if separators else ""
-        notes.append(f"the server counts {answer.video_tokens:,} for the video; planned are {own:,} tokens{beside}")
+        between = f" and {separators:,} separators between them" if separators else ""
+        notes.append(f"the server counts {answer.video_tokens:,} for the video; planned are {own:,} tokens{between}")
     return notes

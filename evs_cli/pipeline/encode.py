@@ -117,7 +117,7 @@ class EncodeRun:
         """Frames that repeat the one before and were not encoded again."""
         self.positions: list[int] = []
         """Which of the sampled frames decoded."""
-        self._beside = Timings()  # of the other threads, a step each
+        self._background = Timings()  # of the other threads, a step each
         self._last: VideoTokens | None = None  # of the last tubelet encoded, which the next ones may repeat
 
     def _choose_batch_frames(self) -> int:
@@ -165,18 +165,19 @@ class EncodeRun:
         self.progress.detail(self._time_summary())
 
     def _time_summary(self) -> str:
-        """Where the time went, for ``-v``: what ran beside, and what the encoder waited for."""
-        beside, own = self._beside.seconds, self.timings.seconds
+        """Where the time went, for ``-v``: what ran in the background, and what the encoder waited for."""
+        background, own = self._background.seconds, self.timings.seconds
         return (
             f"encoding took {own.get('encode', 0):.2f} s and waited {own['decode']:.2f} s for frames; beside it ran "
-            f"{beside.get('decode', 0):.2f} s of decoding and {beside.get('preprocess', 0):.2f} s of preprocessing"
+            f"{background.get('decode', 0):.2f} s of decoding and "
+            f"{background.get('preprocess', 0):.2f} s of preprocessing"
         )
 
     def _marked(self, stream: FrameStream) -> Iterator[torch.Tensor]:
         """The frames of each batch, decoded and with what the family draws on them."""
         with stream:
             while True:
-                with self._beside.measure("decode"):
+                with self._background.measure("decode"):
                     batch = next(stream, None)
                     if batch is None:
                         return
@@ -191,7 +192,7 @@ class EncodeRun:
         for group in groups:
             inputs: Inputs | None = None
             if 0 < len(group.frames) <= self.batch_frames:
-                with self._beside.measure("preprocess"):
+                with self._background.measure("preprocess"):
                     inputs = self.encoder.preprocess(group.frames, self.plan.encode)
                     if is_cuda:  # from pinned memory the copy to the device runs beside its work
                         inputs = {name: values.pin_memory() for name, values in inputs.items()}

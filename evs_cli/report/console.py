@@ -130,7 +130,7 @@ class Sink:
     def _end_document(self, error: BaseException) -> None:
         """Close the JSON document with the error that ended the command."""
         # With several models a video may be told of already, and fail with the next one.
-        failed: list[str | None] = [video for video in self.inputs or () if video not in self._document.told]
+        failed: list[str | None] = [video for video in self.inputs or () if video not in self._document.recorded]
         self._add(ended_record(video, error) for video in failed or self.inputs or [None])
         self.finish()
 

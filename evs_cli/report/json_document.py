@@ -24,7 +24,7 @@ class JsonDocument:
 
     def __init__(self, command: str, write: Callable[[str], None]) -> None:
         self.command = command
-        self.told: set[str | None] = set()
+        self.recorded: set[str | None] = set()
         """The videos that have a record."""
         self.is_closed = False
         self._write = write
@@ -45,7 +45,7 @@ class JsonDocument:
             is_ascii: whether letters beyond ASCII are escaped.
         """
         for record in records:
-            self.told.add(record.get("video"))
+            self.recorded.add(record.get("video"))
             if not at_once:
                 self._kept.append(record)
                 continue

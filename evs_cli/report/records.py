@@ -141,13 +141,13 @@ def frame_rows(video: str, pruned: PrunedVideo) -> list[dict[str, Any]]:
             "video": video,
             "frame": index,
             "pts_seconds": pts,
-            "prompt_seconds": told,
+            "prompt_seconds": prompt_pts,
             "tokens": count,
             "start": start,
             "end": end,
             "q": pruned.q,
         }
-        for index, (pts, told, count, (start, end)) in enumerate(frames)
+        for index, (pts, prompt_pts, count, (start, end)) in enumerate(frames)
     ]
 
 

@@ -79,12 +79,12 @@ class StoreFacts:
     @property
     def losses(self) -> dict[str, Any]:
         """What a pruned video's provenance must tell; empty where its rows are those of a fresh encoding."""
-        told: dict[str, Any] = {}
+        stored: dict[str, Any] = {}
         if self.dtype != self.embedding_dtype:
-            told["dtype"] = self.dtype
+            stored["dtype"] = self.dtype
         if len(self.dims) < self.num_model_levels:
-            told["levels"] = "main"
-        return {"stored": told} if told else {}
+            stored["levels"] = "main"
+        return {"stored": stored} if stored else {}
 
 
 def to_record(clip: EncodedClip, store: StoreFacts, model: StoredModel) -> dict[str, Any]:
