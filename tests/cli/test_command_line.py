@@ -192,7 +192,7 @@ def test_what_is_empty_is_refused(refused):
     for flag in ("--model", "-o", "--q", "--manifest", "--cache-dir", "--fps"):
         if ("prune", flag) in SINGLE:
             (line,) = refused("prune", "x", flag, "")
-            assert line.startswith(f"Error: {flag} has an empty value. Expected ")
+            assert line.startswith(f"Error: Invalid {flag}: an empty value. Expected ")
 
 
 def test_an_empty_prompt_is_a_prompt(evs, tmp_path, monkeypatch):
