@@ -31,6 +31,15 @@ def check_output_file(
         raise UsageError(f"Invalid output {path}: suffix {path.suffix!r}. Expected one of {', '.join(suffixes)}.")
     if exists and not overwrite:
         raise ArtifactError(f"cannot write {path}: it exists already.", hint=hint)
+    check_folder_around(path)
+
+
+def check_folder_around(path: Path) -> None:
+    """Refuse a file or folder that could not be made, by the nearest folder above it that exists.
+
+    Raises:
+        ArtifactError: that is no folder, or cannot be written.
+    """
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
         raise ArtifactError(f"cannot write {path}: {folder} is not a folder.")
@@ -75,7 +84,7 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101 - a temporary file is private, an artifact is not
+        os.chmod(temporary, 0o666 & ~umask())  # noqa: PTH101 - a temporary file is private, an artifact is not
         os.replace(temporary, target)  # noqa: PTH105
         temporary = None
     except OSError as error:
@@ -91,7 +100,8 @@ def unwritable(path: Path, error: OSError) -> ArtifactError:
     return ArtifactError(f"cannot write {path}: {(error.strerror or str(error)).lower()}.")
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that this process takes away from what it makes."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -88,6 +88,18 @@ class View:
     notes: tuple[str, ...] = field(default=())
     """Sentences for the user, for the page too."""
 
+    @property
+    def source_size(self) -> tuple[int, int]:
+        """(height, width) of a frame as shown; of a video that is not at hand, as the file records it."""
+        if self.frames is not None:
+            return self.frames.size
+        recorded = self.runs[0].provenance.get("video", {})
+        height, width = recorded.get("height"), recorded.get("width")
+        # Beyond that a record is damaged: pictures of such a size would fill the memory.
+        if isinstance(height, int) and isinstance(width, int) and 0 < height <= 1 << 16 and 0 < width <= 1 << 16:
+            return height, width
+        return self.runs[0].frame_size
+
 
 def run_view(request: ViewRequest, progress: Progress) -> Iterator[Outcome[View]]:
     """The view, as the one outcome there is.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.errors import UsageError
-from evs_cli.files.output_file import check_output_file, replacing
+from evs_cli.files.output_file import replacing
+from evs_cli.report.figure_file import check_figure_path
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -43,12 +43,7 @@ def check_plot_path(path: Path, *, overwrite: bool) -> None:
         UsageError: another suffix, or matplotlib is not installed.
         ArtifactError: it or its CSV exists already, or their folder cannot be written.
     """
-    import importlib.util
-
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("--plot needs matplotlib, which is not installed.", hint="pip install 'evs-cli[plot]'")
-    check_output_file(path, SUFFIXES, overwrite=overwrite)
-    check_output_file(path.with_suffix(".csv"), (".csv",), overwrite=overwrite)
+    check_figure_path(path, SUFFIXES, named="--plot", overwrite=overwrite)
 
 
 def save_sweep_plot(sweeps: Sequence[tuple[str, Sweep]], path: Path, table: str) -> Path:

@@ -101,20 +101,11 @@ class PageWriter:
         return {
             "evs": __version__,
             "video": view.runs[0].video_name,
-            "source_size": self._source_size(),
+            "source_size": list(view.source_size),
             "notes": [*view.notes, *self._thinning_notes()],
             "runs": self._runs,
             "pictures": [self._jpegs[index] for index in pictures],
         }
-
-    def _source_size(self) -> list[int]:
-        """(height, width) of a frame as shown; of a video that is not at hand, as the file records it."""
-        if self._view.frames is not None:
-            return list(self._view.frames.size)
-        run = self._view.runs[0]
-        recorded = run.provenance.get("video", {})
-        size = [recorded.get("height"), recorded.get("width")]
-        return size if all(isinstance(side, int) and side > 0 for side in size) else list(run.frame_size)
 
     def _thinning_notes(self) -> list[str]:
         return [

@@ -10,6 +10,7 @@ import io
 import json
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,7 +72,7 @@ class DrawnRun:
             DrawnFrame(index, int(run.frame_indices[index]), float(run.pts_seconds[index]), masks[index])
             for index in thinned(len(masks), max_frames)
         )
-        return cls(run, frames, _frame_size(view), view.frames is not None)
+        return cls(run, frames, view.source_size, view.frames is not None)
 
     def thinned(self, max_frames: int) -> DrawnRun:
         """At most so many of its frames, evenly spread."""
@@ -178,6 +179,40 @@ class FrameOrder:
             self._draw(self._left.pop(0), None)
 
 
+class RunWriter(ABC):
+    """A ``PictureWriter`` that draws the frames of a view's first run, one after the other.
+
+    Args:
+        view: whose first run is drawn.
+        path: where to.
+        max_frames: most frames that are drawn.
+    """
+
+    def __init__(self, view: View, path: Path, max_frames: int) -> None:
+        self._run, self._path = DrawnRun.of(view, max_frames), path
+        self._order = FrameOrder(self._run.frames, self._draw)
+
+    @property
+    def frame_indices(self) -> Sequence[int]:
+        """See ``PictureWriter``."""
+        return self._run.frame_indices
+
+    def add(self, frame_index: int, picture: Picture) -> None:
+        """See ``PictureWriter``."""
+        self._order.add(frame_index, picture)
+
+    def discard(self) -> None:  # noqa: B027 - most writers have nothing to remove
+        """See ``PictureWriter``; nothing has a name before the end."""
+
+    @abstractmethod
+    def finish(self) -> list[Path]:
+        """See ``PictureWriter``."""
+
+    @abstractmethod
+    def _draw(self, frame: DrawnFrame, picture: Picture | None) -> None:
+        """Draw the next frame; None is a picture that is not at hand."""
+
+
 def resized(picture: Picture | None, size: tuple[int, int]) -> Pixels:
     """(height, width, 3) uint8 of a picture, untouched where it has that size; plain grey where there is none."""
     from PIL import Image
@@ -216,15 +251,3 @@ def png_bytes(image: Image.Image, record: dict[str, Any], *, is_small: bool = Fa
     buffer = io.BytesIO()
     image.save(buffer, "PNG", optimize=is_small, pnginfo=info)
     return buffer.getvalue()
-
-
-def _frame_size(view: View) -> tuple[int, int]:
-    """(height, width) as shown; of a video that is not at hand, as the file records it."""
-    if view.frames is not None:
-        return view.frames.size
-    run = view.runs[0]
-    recorded = run.provenance.get("video", {})
-    height, width = recorded.get("height"), recorded.get("width")
-    if isinstance(height, int) and isinstance(width, int) and 0 < height <= 1 << 16 and 0 < width <= 1 << 16:
-        return height, width
-    return run.frame_size

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evs_cli.files.output_file import replacing, unwritable
-from evs_cli.report.pictures.drawn import DrawnFrame, DrawnRun, FrameOrder, seconds_text
+from evs_cli.report.pictures.drawn import DrawnFrame, RunWriter, seconds_text
 from evs_cli.report.pictures.labels import GREY, WHITE, fitting_size, text_width, write
 from evs_cli.report.pictures.overlay import Pixels
 
@@ -37,7 +37,7 @@ _IN_MEMORY_BYTES = 1 << 26
 _BACKGROUND = (20, 20, 20)
 
 
-class FilmWriter:
+class FilmWriter(RunWriter):
     """A ``PictureWriter`` of one MP4 file.
 
     Args:
@@ -47,25 +47,12 @@ class FilmWriter:
     """
 
     def __init__(self, view: View, path: Path, max_frames: int) -> None:
-        self._run, self._path = DrawnRun.of(view, max_frames), path
-        self._order = FrameOrder(self._run.frames, self._draw)
+        super().__init__(view, path, max_frames)
         self._ticks = _ascending_ticks([frame.pts_seconds for frame in self._run.frames])
         self._number = 0
         self._file: Any = None
         self._container: Any = None
         self._stream: Any = None
-
-    @property
-    def frame_indices(self) -> Sequence[int]:
-        """See ``PictureWriter``."""
-        return self._run.frame_indices
-
-    def add(self, frame_index: int, picture: Picture) -> None:
-        """See ``PictureWriter``."""
-        self._order.add(frame_index, picture)
-
-    def discard(self) -> None:
-        """See ``PictureWriter``; the draft has no name, and goes with its last reader."""
 
     def finish(self) -> list[Path]:
         """See ``PictureWriter``."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evs_cli.errors import ArtifactError
-from evs_cli.files.output_file import unwritable
-from evs_cli.report.pictures.drawn import DrawnFrame, DrawnRun, FrameOrder, png_bytes
+from evs_cli.files.output_file import check_folder_around, umask, unwritable
+from evs_cli.report.pictures.drawn import DrawnFrame, RunWriter, png_bytes
 from evs_cli.report.pictures.sheet import ContactSheet
 
 if TYPE_CHECKING:
@@ -46,14 +46,11 @@ def check_output_folder(path: Path, *, overwrite: bool) -> None:
             raise ArtifactError(f"cannot write {path}: it is a file.", hint="Give the name of a folder.")
     except OSError as error:  # a name that is too long, or a folder that cannot be listed
         raise unwritable(path, error) from error
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not folder.is_dir():
-        raise ArtifactError(f"cannot write {path}: {folder} is not a folder.")
-    if not path.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-        raise ArtifactError(f"cannot write {path}: no permission to write in {folder}.")
+    if not path.is_dir():
+        check_folder_around(path)
 
 
-class FolderWriter:
+class FolderWriter(RunWriter):
     """A ``PictureWriter`` of a folder.
 
     Args:
@@ -66,9 +63,8 @@ class FolderWriter:
     """
 
     def __init__(self, view: View, path: Path, max_frames: int) -> None:
-        self._run, self._path = DrawnRun.of(view, max_frames), path
+        super().__init__(view, path, max_frames)
         self._sheet = ContactSheet(self._run.thinned(MAX_SHEET_FRAMES))
-        self._order = FrameOrder(self._run.frames, self._draw)
         self._size = self._run.size_in((_MAX_SIDE, _MAX_SIDE))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,14 +75,9 @@ class FolderWriter:
         # However the run ends, the draft goes: with ``discard``, or with this writer.
         self._draft_removal = weakref.finalize(self, shutil.rmtree, self._draft, ignore_errors=True)
 
-    @property
-    def frame_indices(self) -> Sequence[int]:
-        """See ``PictureWriter``."""
-        return self._run.frame_indices
-
     def add(self, frame_index: int, picture: Picture) -> None:
         """See ``PictureWriter``."""
-        self._order.add(frame_index, picture)
+        super().add(frame_index, picture)
         self._sheet.add(frame_index, picture)
 
     def finish(self) -> list[Path]:
@@ -96,7 +87,7 @@ class FolderWriter:
         names = sorted(path.name for path in self._draft.iterdir())
         try:
             if not self._path.exists():
-                self._draft.chmod(0o777 & ~_umask())  # a temporary folder is private
+                self._draft.chmod(0o777 & ~umask())  # a temporary folder is private
                 self._draft.rename(self._path)
             else:
                 self._move(names)
@@ -130,9 +121,3 @@ class FolderWriter:
                 raise ArtifactError(f"cannot write {self._path / name}: it is a folder.")
         for name in names:
             (self._draft / name).replace(self._path / name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

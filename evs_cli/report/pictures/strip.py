@@ -5,15 +5,13 @@ Each frame stands over its mask: a cell is black where the token is kept. The ce
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.errors import UsageError
-from evs_cli.files.output_file import check_output_file, replacing
-from evs_cli.report.pictures.drawn import DrawnFrame, DrawnRun, FrameOrder, readable, resized, seconds_text
+from evs_cli.files.output_file import replacing
+from evs_cli.report.figure_file import check_figure_path
+from evs_cli.report.pictures.drawn import DrawnFrame, RunWriter, readable, resized, seconds_text
 from evs_cli.report.pictures.overlay import Mask, Pixels
 from evs_cli.report.records import to_csv
 
@@ -46,13 +44,10 @@ def check_strip_path(path: Path, *, overwrite: bool) -> None:
         UsageError: another suffix, or matplotlib is not installed.
         ArtifactError: it or its CSV exists already, or their folder cannot be written.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError(f"{path} needs matplotlib, which is not installed.", hint="pip install 'evs-cli[plot]'")
-    check_output_file(path, (path.suffix,), overwrite=overwrite)
-    check_output_file(path.with_suffix(".csv"), (".csv",), overwrite=overwrite)
+    check_figure_path(path, (path.suffix,), named=str(path), overwrite=overwrite)
 
 
-class StripWriter:
+class StripWriter(RunWriter):
     """A ``PictureWriter`` of one SVG or PDF file, and a CSV beside it.
 
     Args:
@@ -62,21 +57,8 @@ class StripWriter:
     """
 
     def __init__(self, view: View, path: Path, max_frames: int) -> None:
-        self._run, self._path = DrawnRun.of(view, max_frames), path
-        self._order = FrameOrder(self._run.frames, self._keep)
+        super().__init__(view, path, max_frames)
         self._pictures: list[Pixels | None] = []
-
-    @property
-    def frame_indices(self) -> Sequence[int]:
-        """See ``PictureWriter``."""
-        return self._run.frame_indices
-
-    def add(self, frame_index: int, picture: Picture) -> None:
-        """See ``PictureWriter``."""
-        self._order.add(frame_index, picture)
-
-    def discard(self) -> None:
-        """See ``PictureWriter``; nothing is written before the end."""
 
     def finish(self) -> list[Path]:
         """See ``PictureWriter``."""
@@ -95,7 +77,7 @@ class StripWriter:
             file.write(to_csv(self._rows()).encode())
         return [self._path, table]
 
-    def _keep(self, frame: DrawnFrame, picture: Picture | None) -> None:
+    def _draw(self, frame: DrawnFrame, picture: Picture | None) -> None:
         height, width = self._run.frame_size
         scale = min(1.0, _PICTURE_PIXELS / max(height, width))
         size = max(1, round(height * scale)), max(1, round(width * scale))
