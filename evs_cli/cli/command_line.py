@@ -146,7 +146,9 @@ def _refuse_empty(given: Sequence[Given]) -> None:
     for each in given:
         option = each.option
         if each.value == "" and option is not None and takes_value(option) and option.metavar not in _MAY_BE_EMPTY:
-            raise UsageError(f"Invalid {each.text}: an empty value. Expected {option.metavar or 'one'}, or no {each.text}.")
+            raise UsageError(
+                f"Invalid {each.text}: an empty value. Expected {option.metavar or 'one'}, or no {each.text}."
+            )
         if each.text == "":
             raise UsageError(
                 "One of the names is empty (''). Expected a name.",

@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import os
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, cast
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import typer
 
@@ -20,6 +21,9 @@ from evs_cli.cli.values import frames_a_batch, method_names, token_count
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import FORMATS, OutputStyle, Sink
+
+if TYPE_CHECKING:
+    from evs_cli.pipeline.request import SessionRequest
 
 Command = Callable[..., None]
 Options = Mapping[str, tuple[Any, Any]]
@@ -158,25 +162,46 @@ def with_models(command: Command) -> Command:
     run = {name: option for name, option in _RUN.items() if name != "method"}
     command = _gathering(command, "methods", lambda method: method_names(method), behind={"method": (o.Methods, None)})
     command = _gathering(command, "request", _run_request, before=source, behind={**_SERVER, **run})
-    return _gathering(command, "models", lambda model: model, before={"model": (o.Models, None)})
+    return _with_several_models(command)
 
 
 def with_viewed(command: Command) -> Command:
     """As ``with_models``, without ``--max-frames``, which says how many frames are drawn there."""
     source = {name: option for name, option in _SOURCE.items() if name not in ("model", "max_frames")}
     command = _gathering(command, "request", _run_request, before=source, behind={**_SERVER, **_RUN})
-    return _gathering(command, "models", lambda model: model, before={"model": (o.Models, None)})
+    return _with_several_models(command)
 
 
-def named_on_command_line(context: typer.Context, request: RequestKeywords) -> dict[str, str]:
-    """The flags of a request's options that stand on the command line, by their parameters' names."""
+def named_on_command_line(context: typer.Context, names: Container[str]) -> dict[str, str]:
+    """The flags that stand on the command line of the parameters called ``names``, by the parameters' names."""
     named = {}
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
-        if name in request and source is not None and source.name == "COMMANDLINE":
-            named[name] = next(flag for flag in parameter.opts if flag.startswith("--"))
+        if name in names and source is not None and source.name == "COMMANDLINE":
+            is_off = context.params.get(name) is False
+            flags = (parameter.secondary_opts if is_off else ()) or parameter.opts
+            named[name] = next(flag for flag in flags if flag.startswith("--"))
     return named
+
+
+def _with_several_models(command: Command) -> Command:
+    return _gathering(command, "models", lambda model: model, before={"model": (o.Models, None)})
+
+
+def of_each_model(request: RequestKeywords, models: Sequence[str] | None) -> list[SessionRequest]:
+    """A request a model; where none was named, of ``EVS_MODEL`` or the default.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+    from evs_cli.encoders.source import DEFAULT_MODEL
+    from evs_cli.pipeline.request import make_request
+
+    each: list[RequestKeywords] = [
+        {**request, "model": model} for model in models or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
+    ]
+    return [make_request(**keywords) for keywords in each]
 
 
 def _request(*, max_num_batched_tokens: str | None, **values: Any) -> RequestKeywords:
@@ -199,12 +224,8 @@ def for_encodings(request: RequestKeywords, context: typer.Context) -> RequestKe
     from evs_cli.jobs.stored_session import RULE_OPTIONS, no_effect_error
 
     settled = {*_SOURCE, *_SERVER, *_RUN}.difference(RULE_OPTIONS)
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name in settled and source is not None and source.name == "COMMANDLINE":
-            is_off = context.params.get(parameter.name) is False
-            flags = (parameter.secondary_opts if is_off else ()) or parameter.opts
-            raise no_effect_error(next(flag for flag in flags if flag.startswith("--")))
+    if named := named_on_command_line(context, settled):
+        raise no_effect_error(next(iter(named.values())))
     return {
         "method": request["method"],
         "min_dissimilarity": request["min_dissimilarity"],

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-
 import typer
 
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import for_encodings, with_models, with_output
+from evs_cli.cli.shared import for_encodings, of_each_model, with_models, with_output
 from evs_cli.cli.values import given_rates, token_count
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.keywords import RequestKeywords
 from evs_cli.report.console import Sink
 
-DEFAULT_RATES = ("0:0.9:0.1",)
 EXAMPLES = (
     "evs sweep samples/crossing.mp4 --q 0:0.9:0.1",
     "evs sweep samples/slides.mp4 --q 0.5,0.9,0.95 --quality --format csv",
@@ -60,14 +57,14 @@ def command(
         from evs_cli.encoders.source import DEFAULT_MODEL
         from evs_cli.jobs.cache import open_cache
         from evs_cli.jobs.plan import PlanRequest, plan_models
+        from evs_cli.jobs.rates import SWEPT_RATES
         from evs_cli.jobs.stored_session import are_encodings
         from evs_cli.jobs.sweep import SweepRequest, run_sweep
-        from evs_cli.pipeline.request import make_request
         from evs_cli.report.budget import render_plan
         from evs_cli.report.plot import check_plot_path
         from evs_cli.report.sweep import render_sweeps
 
-        rates = given_rates(q or DEFAULT_RATES) or []
+        rates = given_rates(q) or list(SWEPT_RATES)
         picture = None if plot is None else Path(plot)
         if picture is not None:
             check_plot_path(picture, overwrite=force)
@@ -76,10 +73,7 @@ def command(
             models = [DEFAULT_MODEL]
             if dry_run:
                 raise UsageError("--dry-run has no effect on an encoding, which is swept without any work. Leave it.")
-        else:
-            models = models or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
-        of_models: list[RequestKeywords] = [{**request, "model": model} for model in models]
-        requests = [make_request(**each) for each in of_models]
+        requests = of_each_model(request, models)
         rules = [RetentionRule(method, request["min_dissimilarity"], request["seed"]) for method in methods]
         limit = token_count("--context", context)
         if dry_run:

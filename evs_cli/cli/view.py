@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 from evs_cli.cli import options as o
-from evs_cli.cli.shared import named_on_command_line, with_output, with_viewed
+from evs_cli.cli.shared import named_on_command_line, of_each_model, with_output, with_viewed
 from evs_cli.cli.values import pruning_rates, token_count
 from evs_cli.errors import UsageError
 from evs_cli.pipeline.keywords import RequestKeywords
@@ -104,10 +103,8 @@ def command(
     with sink.progress() as progress:
         progress.stage("load libraries")
         from evs_cli.core.methods import RetentionRule
-        from evs_cli.encoders.source import DEFAULT_MODEL
         from evs_cli.jobs.cache import open_cache
         from evs_cli.jobs.view import ViewRequest, run_view
-        from evs_cli.pipeline.request import make_request
 
         named = named_on_command_line(ctx, request)
         rule = None
@@ -118,11 +115,9 @@ def command(
                 f"{settled[0]} has no effect on {files[0]}, whose frames are sampled and encoded already. "
                 "Expected none; or give the video."
             )
-        chosen = models or [os.environ.get("EVS_MODEL") or DEFAULT_MODEL]
-        of_models: list[RequestKeywords] = [{**request, "model": model} for model in chosen]
         job = ViewRequest(
             tuple(files),
-            tuple(make_request(**each) for each in of_models),
+            tuple(of_each_model(request, models)),
             rates[0] if rates else None,
             rule,
             video,

@@ -32,20 +32,24 @@ def kv_cache_bytes(model: LanguageModel, num_tokens: int, kv_dtype: str | None =
         UsageError: a negative length or unknown dtype.
     """
     _check_tokens(num_tokens)
-    width = dtype_bytes(kv_dtype or model.dtype)
-    return sum(a.cached_tokens(num_tokens) * a.kv_values_per_token * width for a in model.attention_layers)
+    return cached_bytes(kv_bytes_by_window(model, kv_dtype), num_tokens)
 
 
 def kv_bytes_by_window(model: LanguageModel, kv_dtype: str | None = None) -> dict[int | None, int]:
     """Bytes a token of keys and values, summed over the layers of each sliding window; None is full attention.
 
-    ``kv_cache_bytes`` of L tokens is the sum over them of ``min(L, window) * bytes``.
+    ``cached_bytes`` makes of them what a prompt takes.
     """
     width = dtype_bytes(kv_dtype or model.dtype)
     by_window: dict[int | None, int] = {}
     for layer in model.attention_layers:
         by_window[layer.window_tokens] = by_window.get(layer.window_tokens, 0) + layer.kv_values_per_token * width
     return by_window
+
+
+def cached_bytes(by_window: Mapping[int | None, int], num_tokens: int) -> int:
+    """Bytes of keys and values of L tokens: the sum over the windows of ``min(L, window) * bytes``."""
+    return sum(each * (num_tokens if window is None else min(num_tokens, window)) for window, each in by_window.items())
 
 
 def recurrent_state_bytes(model: LanguageModel) -> int:

@@ -43,3 +43,7 @@ def _parse_part(part: str, text: str) -> list[float]:
         raise UsageError(f"Invalid rates {text!r}: more than {_MAX_RATES}. Expected fewer, or a longer step.")
     count = int(round((end - start) / step, 6)) + 1
     return [check_pruning_rate(round(start + i * step, 9)) for i in range(count)]
+
+
+SWEPT_RATES = tuple(parse_rates("0:0.9:0.1"))
+"""The rates of a sweep that was asked for none; the report page finds its knee among them too."""

@@ -18,9 +18,10 @@ from evs_cli.core.methods import RetentionRule
 from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion, recorded_region
 from evs_cli.core.retention import NOISE_DISSIMILARITY, Ranking, Retention
 from evs_cli.cost.language_model import read_language_model
-from evs_cli.cost.report import kv_bytes_by_window
+from evs_cli.cost.report import cached_bytes, kv_bytes_by_window
 from evs_cli.errors import ArtifactError, ModelError, UsageError
 from evs_cli.jobs.budget import model_context_limit
+from evs_cli.jobs.rates import SWEPT_RATES
 from evs_cli.jobs.sweep import knee_of
 from evs_cli.pipeline.settings import DEFAULT_PRUNING_RATE
 
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from evs_cli.files.encoding.reader import Encoding
     from evs_cli.jobs.budget import CostedModel
     from evs_cli.pipeline.encoded_video import EncodedClip
-
-_KNEE_RATES = [round(0.1 * step, 1) for step in range(10)]
-"""The rates of a sweep that was asked for none, so that a page and ``evs sweep`` name the same knee."""
-
 
 NEVER_KEPT = np.uint32(0xFFFFFFFF)
 """A rank that no count reaches."""
@@ -63,10 +60,7 @@ class SequenceCost:
         """Keys and values of a prompt of so many ids."""
         if self.kv_bytes_by_window is None:
             return None
-        return sum(
-            each * (num_tokens if window is None else min(num_tokens, window))
-            for window, each in self.kv_bytes_by_window.items()
-        )
+        return cached_bytes(self.kv_bytes_by_window, num_tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +151,9 @@ class ViewedRun:
     @cached_property
     def knee(self) -> float | None:
         """The rate that ``evs sweep`` calls the knee; None where there is none."""
-        retentions = self.rule.sweep(self.ranking, _KNEE_RATES)
+        retentions = self.rule.sweep(self.ranking, list(SWEPT_RATES))
         index = knee_of([(each.q, each.dissimilarity_kept) for each in retentions])
-        return None if index is None else _KNEE_RATES[index]
+        return None if index is None else SWEPT_RATES[index]
 
     @cached_property
     def noise_rate(self) -> float | None:

@@ -22,6 +22,7 @@ from evs_cli.report.pictures.folder import check_output_folder
 from evs_cli.report.pictures.strip import SUFFIXES as STRIP_SUFFIXES
 from evs_cli.report.pictures.strip import check_strip_path
 from evs_cli.report.pictures.writer import PictureWriter
+from evs_cli.report.records import flat
 
 if TYPE_CHECKING:
     from evs_cli.jobs.runner import Outcome
@@ -270,8 +271,7 @@ def _run_record(run: ViewedRun) -> dict[str, Any]:
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:
     """One line of CSV: the first run, and the files."""
-    run = {name: value for name, value in record["runs"][0].items() if not isinstance(value, list)}
-    return {"video": record["video"], **run, "outputs": " ".join(record["outputs"])}
+    return {"video": record["video"], **flat(record["runs"][0]), "outputs": " ".join(record["outputs"])}
 
 
 def _draw(view: View, sink: Sink) -> None:
