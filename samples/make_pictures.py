@@ -1,7 +1,7 @@
-"""Makes the pictures in ``samples/pictures`` that the README shows, from the sample clips, by ``evs view``.
+"""Makes the pictures in ``samples/pictures`` that README and guides show, from the sample clips, by ``evs``.
 
-Needs evs-cli with the extra ``embedded``, and for ``report.png`` also ``dev`` and Chromium; nothing is downloaded. Run
-it when what a picture shows has changed; a test tells that it has.
+Needs evs-cli with the extra ``embedded``, for ``sweep.png`` also ``plot``, and for ``report.png`` ``dev`` and Chromium;
+nothing is downloaded. Run it when what a picture shows has changed; a test tells that it has.
 
     python samples/make_pictures.py [--output-dir DIR] [NAME ...]
 """
@@ -31,6 +31,10 @@ SHEET_FRAMES = 8
 """Two rows, so that a page is not filled by it."""
 REPORT_FRAME = 10
 """The frame that the report's picture shows large: the bus is in the middle."""
+
+SWEPT_CLIPS = ("slides.mp4", "crossing.mp4", "pan.mp4")
+"""A still picture that changes at times, objects that move, and a camera that moves."""
+SWEPT_RATES = "0:0.95:0.05"
 
 
 def draw_sheet(path: Path) -> int:
@@ -80,13 +84,28 @@ def draw_report(path: Path) -> int:
     return 0
 
 
-PICTURES: Mapping[str, Callable[[Path], int]] = {"sheet.png": draw_sheet, "report.png": draw_report}
+def draw_sweep(path: Path) -> int:
+    """``sweep.png``, without the CSV that ``evs`` writes beside it. Returns the exit code of ``evs``."""
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = Path(folder) / path.name
+        clips = [str(SAMPLES / clip) for clip in SWEPT_CLIPS]
+        code = evs(["sweep", *clips, "--q", SWEPT_RATES, "--plot", str(drawn), "--quiet"])
+        if code == 0:
+            shutil.copyfile(drawn, path)
+    return code
+
+
+PICTURES: Mapping[str, Callable[[Path], int]] = {
+    "sheet.png": draw_sheet,
+    "report.png": draw_report,
+    "sweep.png": draw_sweep,
+}
 """What draws each picture: given where to, it returns an exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draw the pictures that are named, or all. Returns the exit code."""
-    parser = argparse.ArgumentParser(description="Make the pictures that the README shows.")
+    parser = argparse.ArgumentParser(description="Make the pictures that README and guides show.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(PICTURES)}; default: all")
     parser.add_argument("--output-dir", type=Path, default=SAMPLES / "pictures")
     arguments = parser.parse_args(argv)
