@@ -19,8 +19,8 @@ _MAX_NUMBER_LETTERS = 8  # a longer one behind a flag is a name: of an entry of 
 _MAX_SHOWN_LETTERS = 40
 _MAY_HOLD_A_KEY = ("LINE", "VARIABLE")
 """Metavars of options whose value may hold a key, or be one by mistake, so that it is not repeated."""
-_MAY_BE_EMPTY = ("TEXT", "LINE")
-"""Metavars of options whose value may be empty: a prompt, for example."""
+_MAY_BE_EMPTY = ("TEXT", "LINE", "NAMES", "RATES")
+"""Metavars of options whose value may be empty, as a prompt may, or whose own words tell that it is, as a list's do."""
 _NUMBERS: dict[object, tuple[type, str]] = {int: (int, "a whole number"), float: (float, "a number")}
 
 

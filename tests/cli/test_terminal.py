@@ -232,7 +232,10 @@ def test_a_sweep_cuts_no_number_and_keeps_the_columns_that_matter(tiny_model, co
 def test_an_error_under_the_progress_leaves_no_residue():
     code, screen, _, _ = on_terminal("prune", "samples/gone.mp4")
     assert code == 3
-    assert [line for line in screen.lines if line] == ["Error: cannot open gone.mp4: no such file."]
+    assert [line for line in screen.lines if line] == [
+        "Error: cannot open gone.mp4: no such file.",
+        "Hint: It was looked for in samples.",
+    ]
     assert not screen.is_cursor_hidden
 
 
