@@ -18,9 +18,7 @@ from evs_cli.video.source import VideoSource, file_sha256
 
 if TYPE_CHECKING:
     from evs_cli.video.decoder import Decoder
-
-Picture = np.ndarray[Any, np.dtype[np.uint8]]
-"""(H, W, 3) uint8 RGB as shown."""
+    from evs_cli.video.frames import Picture
 
 
 @dataclass(frozen=True, eq=False)

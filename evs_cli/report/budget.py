@@ -11,13 +11,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evs_cli.jobs.runner import OutcomeTally
-from evs_cli.report.clip_rows import PLAN_SORTS, draw_plans, failed_row, in_order, kept, size_and_grid, tell_notes
+from evs_cli.report.clip_rows import PLAN_SORTS, draw_plans, in_order, kept, size_and_grid, tell_failed, tell_notes
 from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.cost import CostReport, PromptCost
     from evs_cli.dialects.limits import ServerLimit
-    from evs_cli.errors import EvsError
     from evs_cli.jobs.budget import BudgetReport
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
@@ -51,12 +50,9 @@ def render_plan(
     """
     done: list[Outcome[BudgetReport]] = []
     tally = OutcomeTally()
-
-    def tell_failed(outcome: Outcome[BudgetReport], error: EvsError) -> None:
-        sink.outcome_failed(outcome, error)
-        sink.show((), [failed_row(COLUMNS, outcome, error)], lambda: None)
-
-    for _, report in tally.results(kept(in_order(outcomes, sort, PLAN_SORTS), done), tell_failed):
+    for _, report in tally.results(
+        kept(in_order(outcomes, sort, PLAN_SORTS), done), partial(tell_failed, sink, COLUMNS)
+    ):
         view = (lambda: None) if is_row_each else partial(_draw, report, sink)
         sink.show([plan_record(report)], plan_rows(report), view)
     reports = [outcome.result for outcome in done if outcome.result is not None]

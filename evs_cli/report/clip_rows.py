@@ -68,10 +68,11 @@ def size_and_grid(source: SourceFacts, grid: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def failed_row(columns: Sequence[str], outcome: Outcome[Any], error: EvsError) -> dict[str, Any]:
-    """The row of CSV of a video that failed: its name and why, and nothing else."""
-    row = dict.fromkeys(columns)
-    return {**row, "path": outcome.video, "error": error.message, "video": outcome.video}
+def tell_failed(sink: Sink, columns: Sequence[str], outcome: Outcome[Any], error: EvsError) -> None:
+    """Tell a video that failed; its row of CSV has its name and why, and nothing else."""
+    sink.outcome_failed(outcome, error)
+    row = {**dict.fromkeys(columns), "path": outcome.video, "error": error.message, "video": outcome.video}
+    sink.show((), [row], lambda: None)
 
 
 def draw_plans(done: Sequence[Outcome[BudgetReport]], totals: Sequence[Mapping[str, Any]], sink: Sink) -> None:

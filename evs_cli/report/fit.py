@@ -14,12 +14,11 @@ from rich.text import Text
 from evs_cli.errors import BudgetError
 from evs_cli.jobs.fit import MAX_RATE, common_fit
 from evs_cli.jobs.runner import OutcomeTally
-from evs_cli.report.clip_rows import FIT_SORTS, common_text, draw_fits, failed_row, in_order, kept, size_and_grid
+from evs_cli.report.clip_rows import FIT_SORTS, common_text, draw_fits, in_order, kept, size_and_grid, tell_failed
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
     from evs_cli.dialects.requests import ServerRecipe
-    from evs_cli.errors import EvsError
     from evs_cli.jobs.fit import CommonFit, FitReport
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
@@ -51,12 +50,9 @@ def render_fit(
     """
     done: list[Outcome[FitReport]] = []
     tally = OutcomeTally()
-
-    def tell_failed(outcome: Outcome[FitReport], error: EvsError) -> None:
-        sink.outcome_failed(outcome, error)
-        sink.show((), [failed_row(COLUMNS, outcome, error)], lambda: None)
-
-    for outcome, report in tally.results(kept(in_order(outcomes, sort, FIT_SORTS), done), tell_failed):
+    for outcome, report in tally.results(
+        kept(in_order(outcomes, sort, FIT_SORTS), done), partial(tell_failed, sink, COLUMNS)
+    ):
         view = (lambda: None) if is_row_each else partial(_draw, report, sink)
         sink.show([_fit_record(outcome.video, report)], _fit_rows(outcome.video, report), view)
     common = common_fit([(each.video, _needed(each)) for each in done if _is_known(each)])

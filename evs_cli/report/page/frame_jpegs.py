@@ -7,7 +7,7 @@ import io
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evs_cli.jobs.source_frames import Picture
+    from evs_cli.video.frames import Picture
 
 _MAX_SIDE = 640  # a page shows a frame about so wide
 _QUALITIES = (82, 68, 54, 40)

@@ -20,8 +20,8 @@ from evs_cli.report.page.numbers import run_numbers, to_script
 from evs_cli.report.pictures.writer import thinned
 
 if TYPE_CHECKING:
-    from evs_cli.jobs.source_frames import Picture
     from evs_cli.jobs.view import View
+    from evs_cli.video.frames import Picture
 
 MAX_PAGE_BYTES = 5_000_000
 """Size a page is kept below, as far as smaller pictures can keep it there."""

@@ -25,9 +25,9 @@ from evs_cli.report.pictures.writer import thinned
 if TYPE_CHECKING:
     from PIL import Image
 
-    from evs_cli.jobs.source_frames import Picture
     from evs_cli.jobs.view import View
     from evs_cli.jobs.viewed_run import ViewedRun
+    from evs_cli.video.frames import Picture
 
 _MAX_STEM_BYTES = 150  # of a file's name, which may have 255 in all
 _TEXT_KEY = "evs"

@@ -21,8 +21,8 @@ from evs_cli.report.pictures.labels import GREY, WHITE, fitting_size, text_width
 from evs_cli.report.pictures.overlay import Pixels
 
 if TYPE_CHECKING:
-    from evs_cli.jobs.source_frames import Picture
     from evs_cli.jobs.view import View
+    from evs_cli.video.frames import Picture
 
 MAX_SIDE = 1280
 """Most pixels of the longer side, the line of text included."""

@@ -19,8 +19,8 @@ from evs_cli.report.pictures.drawn import DrawnFrame, RunWriter, png_bytes
 from evs_cli.report.pictures.sheet import ContactSheet
 
 if TYPE_CHECKING:
-    from evs_cli.jobs.source_frames import Picture
     from evs_cli.jobs.view import View
+    from evs_cli.video.frames import Picture
 
 MAX_SHEET_FRAMES = 24
 """Most frames of the contact sheet."""

@@ -15,8 +15,8 @@ from evs_cli.report.pictures.overlay import Pixels
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
 
-    from evs_cli.jobs.source_frames import Picture
     from evs_cli.jobs.view import View
+    from evs_cli.video.frames import Picture
 
 WIDTH = 1200
 """Pixels across, at which it is read."""

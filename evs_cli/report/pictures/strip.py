@@ -17,8 +17,8 @@ from evs_cli.report.records import to_csv
 
 if TYPE_CHECKING:
     from evs_cli.core.pixel_region import PixelRegion
-    from evs_cli.jobs.source_frames import Picture
     from evs_cli.jobs.view import View
+    from evs_cli.video.frames import Picture
 
 SUFFIXES = (".svg", ".pdf")
 COLUMN_INCHES = 3.35

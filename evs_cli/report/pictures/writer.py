@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from evs_cli.jobs.source_frames import Picture
+    from evs_cli.video.frames import Picture
 
 
 class PictureWriter(Protocol):
