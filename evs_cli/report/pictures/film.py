@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evs_cli.errors import ArtifactError
 from evs_cli.files.output_file import replacing, unwritable
 from evs_cli.report.pictures.drawn import DrawnFrame, RunWriter, seconds_text
 from evs_cli.report.pictures.labels import GREY, WHITE, fitting_size, text_width, write
@@ -96,12 +97,20 @@ class FilmWriter(RunWriter):
         coder.color_range = _LIMITED_RANGE
 
     def _encode(self, image: Any) -> None:
+        import av
+
         try:
             for packet in self._stream.encode(image):
                 packet.duration = self._durations[packet.pts]
                 self._container.mux(packet)
-        except OSError as error:  # of the unnamed file; libav's own errors are of this class too
+        except OSError as error:  # of the unnamed file; most of libav's own errors are of this class too
             raise unwritable(self._path, error) from error
+        except av.FFmpegError as error:  # an encoder that refuses times: gaps of weeks, as a broken clock writes them
+            raise ArtifactError(
+                f"Cannot make {self._path}: a film of {self._ticks[-1] / _TICKS_A_SECOND:,.0f} s in "
+                f"{len(self._ticks)} frames is refused by its encoder.",
+                hint="-o sheet.png draws the same frames, with their times beneath.",
+            ) from error
 
     @cached_property
     def _durations(self) -> dict[int, int]:

@@ -10,6 +10,7 @@ from cell_clips import draw_frame
 from views_made import make_run, make_view
 
 from evs_cli.core.pixel_region import PixelRegion
+from evs_cli.errors import ArtifactError
 from evs_cli.report.pictures.film import MAX_SIDE, FilmWriter
 from evs_cli.report.pictures.overlay import PLAIN_GREY, OverlayGrid
 
@@ -129,6 +130,14 @@ def test_two_frames_of_one_time_stay_two(tmp_path):
     _, frames, times, _ = decoded(make_film(tmp_path / "film.mp4", run, size=(360, 640)))
     assert len(frames) == 3
     assert np.allclose(times, [0, 0, 1], atol=1e-4)
+
+
+def test_times_that_no_encoder_takes_are_one_line_and_leave_no_file(tmp_path):
+    run = replace(make_run((2, 4, 5)), pts_seconds=np.array([0, 3e6]), frame_indices=np.array([0, 1]))
+    with pytest.raises(ArtifactError, match=r"a film of 3,000,000 s in 2 frames is refused by its encoder") as caught:
+        make_film(tmp_path / "film.mp4", run, size=(360, 640))
+    assert "sheet.png" in caught.value.hint
+    assert not list(tmp_path.iterdir())
 
 
 def test_thinning_keeps_the_times(tmp_path):
