@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import os
 import sys
@@ -138,9 +137,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if is_debug:
             sink.traceback(error)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            sink.error("cannot write the result: no space left on the device")
-            return 1
         from evs_cli.cli.bug_report import versions_behind
 
         first_line = next(iter(str(error).splitlines()), "")

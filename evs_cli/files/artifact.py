@@ -70,7 +70,7 @@ def save(pruned: PrunedVideo, path: str | os.PathLike[str], *, overwrite: bool =
     check_output_path(target, overwrite=overwrite)
     record = to_record(pruned)
     write = _write_pt if target.suffix == ".pt" else _write_safetensors
-    with replacing(target) as file:
+    with replacing(target, overwrite=overwrite) as file:
         write(record, file)
     return target.stat().st_size
 

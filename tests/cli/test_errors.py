@@ -522,12 +522,24 @@ def test_a_reader_that_is_gone_is_no_error(command):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("command", ["models", "models --json"])
-def test_a_full_disk_under_stdout_is_no_bug_of_evs(command):
-    done = shell(f"$EVS {command} > /dev/full")
+@pytest.mark.parametrize("environment", ["", "PYTHONUNBUFFERED=1"])
+def test_a_full_disk_under_stdout_is_no_bug_of_evs(command, environment):
+    done = shell(f"{environment} $EVS {command} > /dev/full")
     assert done.returncode == 1
     assert "no space left" in done.stderr.lower()
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("environment", ["", "PYTHONUNBUFFERED=1"])
+def test_a_result_that_a_disk_takes_a_part_of_is_an_error(pruned, tmp_path, environment):
+    """The system takes what fits in a single call, and says so by its count alone; unbuffered Python overlooks it."""
+    out = tmp_path / "out.json"
+    limited = f'ulimit -f 8; {environment} $EVS show "$1" --json --print embeddings > "$2"'
+    done = shell(limited, str(pruned), str(out))
+    assert done.returncode == 1
+    assert "cannot write the result: file too large" in done.stderr
+    assert 0 < out.stat().st_size <= 8 * 1024
 
 
 @pytest.mark.parametrize("redirect", [">&-", "2>&-", ">&- 2>&-"])
