@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import sys
@@ -137,6 +138,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if is_debug:
             sink.traceback(error)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            sink.error(f"no space is left on the disk{f' of {error.filename}' if error.filename else ''}")
+            return 1
+        if isinstance(error, MemoryError):
+            sink.error("out of memory", "Fewer frames a batch take less: --batch-frames 1. So does a smaller --size.")
+            return 1
         from evs_cli.cli.bug_report import versions_behind
 
         first_line = next(iter(str(error).splitlines()), "")

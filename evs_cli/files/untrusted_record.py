@@ -7,11 +7,11 @@ thousandfold, a tensor of terabytes over one number, or an integer of a million 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evs_cli.files.record_checks import RecordFault, require
+from evs_cli.files.record_checks import RecordFault, describe, require
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +20,7 @@ MAX_DEPTH = 12
 """Dicts and lists in each other; an artifact of evs has 5."""
 MAX_VALUES = 1_000_000
 """Values beside tensors: a long video's frames are told by the thousand."""
+_NAME_LETTERS = 80  # of a name in a message
 MAX_PICKLE_BYTES = 1 << 26
 """Of the part of a ``.pt`` file that is no tensor's data."""
 
@@ -40,50 +41,53 @@ def check_archive(path: Path) -> None:
 
 
 def check_record(record: Mapping[str, Any]) -> None:
-    """Refuse what no artifact holds.
+    """Refuse what no artifact holds, by its name.
 
     Raises:
         RecordFault: values nested too deep, too many of them, an integer that 64 bits do not hold, a key that is no
             text, a value or tensor of another kind, or a tensor whose numbers are not its own.
     """
-    for count, value in enumerate(_values(record, 0)):
+    for count, (name, value) in enumerate(_values("", record, 0)):
         require(count < MAX_VALUES, f"it holds more than {MAX_VALUES:,} values")
-        _check_value(value)
+        _check_value(name, value)
 
 
-def _values(value: Any, depth: int) -> Iterator[Any]:
-    """All that is in it, containers too, one by one: of a list that is in a list twice, twice."""
-    yield value
-    if isinstance(value, (dict, list, tuple)):
-        require(depth < MAX_DEPTH, f"its values are nested deeper than {MAX_DEPTH}")
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _values(each, depth + 1)
+def _values(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """All that is in it, containers too, each by its name: of a list that is in a list twice, twice."""
+    if isinstance(value, dict):
+        require(all(isinstance(key, str) for key in value), f"{name or 'the file'} has a key that is no text")
+        parts: Iterable[tuple[object, Any]] = value.items()
+    elif isinstance(value, (list, tuple)):
+        parts = enumerate(value)
+    else:
+        yield name, value
+        return
+    require(depth < MAX_DEPTH, f"{name[:_NAME_LETTERS]} is nested deeper than {MAX_DEPTH}")
+    for key, each in parts:
+        yield from _values(f"{name}.{key}" if name else str(key), each, depth + 1)
 
 
-def _check_value(value: Any) -> None:
+def _check_value(name: str, value: Any) -> None:
     import torch
 
+    name = name[:_NAME_LETTERS]
     if isinstance(value, torch.Tensor):
-        _check_tensor(value)
-    elif isinstance(value, dict):
-        require(all(isinstance(key, str) for key in value), "a key is no text")
+        _check_tensor(name, value)
     elif isinstance(value, int):
-        require(-(2**63) <= value < 2**63, "an integer has more than 64 bits")
-    elif not isinstance(value, (str, float, type(None), list, tuple)):
-        raise RecordFault(f"it holds a {type(value).__name__}")
+        require(-(2**63) <= value < 2**63, f"{name} is an integer of more than 64 bits")
+    elif not isinstance(value, (str, float, type(None))):
+        raise RecordFault(f"{name} is a {type(value).__name__}")
 
 
-def _check_tensor(tensor: torch.Tensor) -> None:
+def _check_tensor(name: str, tensor: torch.Tensor) -> None:
     import torch
 
     from evs_cli.files.encoding.dtypes import NAMES
 
     is_plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.device.type == "cpu"
-    require(is_plain and not tensor.is_nested, "a tensor is not a plain one in memory")
-    require(tensor.dtype in NAMES and tensor.dtype is not torch.float8_e4m3fn, f"a tensor is {tensor.dtype}")
+    require(is_plain and not tensor.is_nested, f"{name} is not a plain tensor in memory")
+    is_known = tensor.dtype in NAMES and tensor.dtype is not torch.float8_e4m3fn
+    require(is_known, f"{name} is {describe(tensor)}, a dtype that no artifact has")
     # A stride of 0 makes a tensor of any size of one number.
-    require(tensor.is_contiguous() and _owns_its_numbers(tensor), "a tensor's numbers are not its own")
-
-
-def _owns_its_numbers(tensor: torch.Tensor) -> bool:
-    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
+    num_bytes = tensor.numel() * tensor.element_size()
+    require(num_bytes <= tensor.untyped_storage().nbytes(), f"{name} is larger than what it is made of")

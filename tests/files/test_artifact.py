@@ -26,7 +26,7 @@ import evs_cli
 from evs_cli.core.pruned_video import PrunedVideo
 from evs_cli.errors import ArtifactError, UsageError
 from evs_cli.files import artifact
-from evs_cli.files.artifact_checksums import with_checksums
+from evs_cli.files.artifact_checksums import split_tensors, with_checksums
 
 ROOT = Path(__file__).resolve().parents[2]
 CROSSING = ROOT / "samples" / "crossing.mp4"
@@ -462,7 +462,7 @@ def test_a_field_that_is_missing(tmp_path, name):
     "name", [name for name in FIELDS if name not in ("deepstack_embeddings", "token_inputs")]
 )  # none is a legal number
 def test_a_field_that_is_missing_in_safetensors(tmp_path, name):
-    tensors, rest = artifact._split_tensors(record_of())
+    tensors, rest = split_tensors(record_of())
     tensors = {key: value for key, value in tensors.items() if not key.startswith(name)}
     rest.pop(name, None)
     save_file(tensors, tmp_path / "bad.safetensors", metadata={"evs": json.dumps(rest)})
@@ -591,7 +591,7 @@ CHANGES = {
     "schema 3": (with_values(schema_version=3), "schema_version 3. Expected 1 or 2"),
     "schema of a flag": (with_values(schema_version=True), "schema_version True"),
     "no checksums": (lambda r: {k: v for k, v in r.items() if k != "checksums"}, "checksums are missing"),
-    "another count of noise": (with_values(noise_tokens=0), "values not what was written"),
+    "a flag turned": (with_values(features_are_batched=True), "values not what was written"),
     "schema as text": (with_values(schema_version="1"), "schema_version '1'"),
     "no schema": (lambda r: {k: v for k, v in r.items() if k != "schema_version"}, "schema_version"),
     "q keeps more": (with_values(q=0.3), r"\bq\b"),
