@@ -229,13 +229,15 @@ def test_another_model_is_refused(tiny_family):
         pruned.model_inputs(model=other)
 
 
-def test_the_models_device_is_taken(tiny_family):
-    family = language_family("qwen3_vl", tiny_family)
-    inputs = pruned_at(family, Q).model_inputs(model=copy.deepcopy(family.whole).to("meta"))
-    features = inputs["mm_encoder_outputs"]["video"]
+def test_everything_goes_to_the_models_device(family):
+    """A device that needs no hardware stands for it; every tensor is asked, the levels' too."""
+    pruned = pruned_at(family, Q)
+    inputs = pruned.model_inputs(model=copy.deepcopy(family.whole).to("meta"))
+    (features,) = inputs["mm_encoder_outputs"].values()
     tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
-    assert {tensor.device.type for tensor in [*tensors, *features.pooler_output]} == {"meta"}
-    assert {level[0].device.type for level in features.deepstack_features} == {"meta"}
+    tensors += [*features.pooler_output, *(rows for level in features.get("deepstack_features", ()) for rows in level)]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert len(tensors) >= 3 + len(pruned.deepstack_embeddings)
 
 
 @pytest.mark.parametrize("model_type", LANGUAGE_FAMILIES)

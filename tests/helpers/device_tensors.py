@@ -19,9 +19,7 @@ class DeviceTensor(torch.Tensor):
         if name in {"numpy", "__array__"}:
             raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")
         if name == "double":
-            raise TypeError(
-                "Cannot convert a MPS Tensor to float64 dtype: the framework doesn't support float64."
-            )
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype: the framework doesn't support float64.")
         if name == "cpu":
             return args[0].as_subclass(torch.Tensor)
         return super().__torch_function__(function, types, args, kwargs or {})

@@ -235,7 +235,7 @@ PAD, OTHER_PAD = 900, 901
 COUNTS = [6, 0, 3, 1]
 SPANS = [(1, 3), (5, 6), (8, 9), (11, 13)]
 IDS = [1, *[PAD] * 3, 2, *[PAD] * 2, 3, *[PAD] * 2, 4, *[PAD] * 3, 5, OTHER_PAD, OTHER_PAD, PAD, 6]
-"""A provisional sequence of four frames of 3, 2, 2 and 3 placeholders, and behind it an image and the pad id as text."""
+"""A provisional sequence of four frames of 3, 2, 2 and 3 placeholders; behind it an image, and the pad id as text."""
 REAL = [1, *[PAD] * 6, 2, 3, *[PAD] * 3, 4, PAD, 5, OTHER_PAD, OTHER_PAD, PAD, 6]
 REAL_SPANS = [(1, 6), (8, 7), (9, 11), (13, 13)]
 
