@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from evs_cli.core.counts import TokenGrid
+from evs_cli.core.model_inputs import attention_mask, batched_positions, check_model, features_output, require_release
+from evs_cli.errors import UsageError
 
 _NORM_ROWS = 4096
 
@@ -133,8 +135,8 @@ class PrunedVideo:
                 positions as packed sequences, and cannot be kept from it.
 
         Returns:
-            ``input_ids (1, L)``, ``attention_mask (1, L)`` that masks nothing (see ``model_inputs.attention_mask``),
-            ``mm_encoder_outputs``, and ``position_ids``: ``(1, L)``, or ``(4, 1, L)`` for mrope (the text's own
+            ``input_ids (1, L)``, ``attention_mask (1, L)`` that masks nothing (see
+            ``evs_cli.core.model_inputs.attention_mask``), ``mm_encoder_outputs``, and ``position_ids``: ``(1, L)``, or ``(4, 1, L)`` for mrope (the text's own
             positions over the three rows); none for a model without positions (Nemotron).
 
         Raises:
@@ -142,9 +144,44 @@ class PrunedVideo:
                 that the model takes.
             ModelError: the installed transformers is too old to take such rows, or ``model`` would give other tokens.
         """
-        from evs_cli.core.model_inputs import model_inputs
-
-        return model_inputs(self, device, model)
+        if self.modality == "none":
+            raise UsageError(
+                "Invalid video for a language model: its embeddings are a plain encoder's, with generic ids. "
+                "Expected an artifact of a vision-language model."
+            )
+        if self.provenance.get("stored", {}).get("levels") == "main":
+            raise UsageError(
+                "Invalid video for its language model: it is of an encoding of the main level alone, and the model "
+                "takes DeepStack levels too. Expected one of `evs encode --levels all`."
+            )
+        model_type = str(self.provenance.get("model", {}).get("model_type", ""))
+        require_release(model_type)
+        positions = self.position_ids
+        has_gaps = positions is not None and positions.ndim == 1 and self.retained_tokens < self.total_tokens
+        if model is not None:
+            check_model(
+                model,
+                has_gaps=has_gaps,
+                modality=self.modality,
+                placeholder_token_id=self.placeholder_token_id,
+                width=self.embeddings.shape[1],
+            )
+            device = model.device if device is None else device
+        features = features_output(
+            with_extra_rows(self).to(device),
+            [level.to(device) for level in self.deepstack_embeddings],
+            is_batched=self.features_are_batched,
+            model_type=model_type,
+        )
+        inputs: dict[str, Any] = {
+            "input_ids": self.input_ids[None].to(device),
+            "attention_mask": attention_mask(self.sequence_length, has_gaps=has_gaps).to(device),
+            "mm_encoder_outputs": {self.modality: features},
+        }
+        inputs |= {name: values[None].to(device) for name, values in self.token_inputs.items()}
+        if positions is not None:
+            inputs["position_ids"] = batched_positions(positions).to(device)
+        return inputs
 
     def __repr__(self) -> str:
         return (

@@ -29,27 +29,30 @@ if TYPE_CHECKING:
     from evs_cli.integration.results import EVSConfig, EVSEmbeddingResult
 
 _HOMES = {
-    "prune_features": "integration.features",
-    "retentions_of": "integration.features",
-    "EVS": "integration.mixin",
-    "FramesAsImages": "integration.mixin",
-    "disable_evs": "integration.mixin",
-    "enable_evs": "integration.mixin",
-    "EVSProcessor": "integration.processor",
-    "Modality": "integration.data_items",
-    "MultimodalDataItem": "integration.data_items",
-    "PlaceholderChunk": "integration.redistribution",
-    "chunk_placeholders": "integration.redistribution",
-    "kept_places": "integration.redistribution",
-    "move_offsets": "integration.redistribution",
-    "redistribute_placeholders": "integration.redistribution",
-    "EVSConfig": "integration.results",
-    "EVSEmbeddingResult": "integration.results",
-    "compute_retained_tokens_count": "core.counts",
-    "tokens_per_frame": "core.counts",
-    "compute_retention_mask": "core.retention",
-    "replace_offsets_with_tokens_per_frame": "core.placeholders",
+    "prune_features": "features",
+    "retentions_of": "features",
+    "EVS": "mixin",
+    "FramesAsImages": "mixin",
+    "disable_evs": "mixin",
+    "enable_evs": "mixin",
+    "EVSProcessor": "processor",
+    "Modality": "data_items",
+    "MultimodalDataItem": "data_items",
+    "PlaceholderChunk": "redistribution",
+    "chunk_placeholders": "redistribution",
+    "kept_places": "redistribution",
+    "move_offsets": "redistribution",
+    "redistribute_placeholders": "redistribution",
+    "EVSConfig": "results",
+    "EVSEmbeddingResult": "results",
 }
+_CORE_HOMES = {
+    "compute_retained_tokens_count": "counts",
+    "compute_retention_mask": "retention",
+    "replace_offsets_with_tokens_per_frame": "placeholders",
+    "tokens_per_frame": "counts",
+}
+"""The rule's functions under SGLang's names."""
 
 __all__ = [
     "EVS",
@@ -76,9 +79,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name in _HOMES:
+        home = importlib.import_module(f"evs_cli.integration.{_HOMES[name]}")
+    elif name in _CORE_HOMES:
+        home = importlib.import_module(f"evs_cli.core.{_CORE_HOMES[name]}")
+    else:
         raise AttributeError(f"module 'evs_cli.integration' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"evs_cli.{_HOMES[name]}"), name)
+    value = getattr(home, name)
     globals()[name] = value
     return value
 
