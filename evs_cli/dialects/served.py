@@ -18,7 +18,7 @@ from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
 from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
+from evs_cli.encoders.base import PIXEL_OPTIONS, Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
 from evs_cli.video.sampling import FrameSelection, SamplingRequest
@@ -143,7 +143,7 @@ class ServedPlanner:
         Raises:
             RefusedByServerError: it would refuse the clip, or fail on it.
         """
-        self.encoder.check_options(options)
+        self._check_pixels(options)
         if self.options.max_videos == 0:
             raise RefusedByServerError(
                 "a server that was started with --limit-mm-per-prompt '{\"video\": 0}' takes no video."
@@ -153,6 +153,17 @@ class ServedPlanner:
         if held_frames is None or not self.rules.skips_missing_frames:
             return plan
         return self._without_missing(plan, source, server_options, held_frames)
+
+    def _check_pixels(self, options: EncodeOptions) -> None:
+        """Raise ``UsageError`` for options without use: for the family, unless the dialect bounds any pixels."""
+        if self.rules.bounds_any_pixels:
+            options = replace(options, **dict.fromkeys(PIXEL_OPTIONS))
+        elif options.video_max_pixels is not None and "frame_max_pixels" in self.encoder.supported_options:
+            raise UsageError(
+                f"--video-max-pixels has no effect on {self.encoder.source.name} under {self.dialect.name}: the "
+                "processor bounds each frame. Expected --frame-max-pixels, or --dialect evs or qwen-vl-utils."
+            )
+        self.encoder.check_options(options)
 
     def _without_missing(
         self, plan: ServerPlan, source: ServerSource, options: ServerOptions, held_frames: int
@@ -193,7 +204,8 @@ class ServedPlanner:
             input_ids=self.sequence(server, counts, options),
             prompt_seconds=server.prompt_seconds,
             seconds_per_grid=server.seconds_per_grid,
-            loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
+            loader_size=server.resizes[0] if len(server.resizes) > 1 or server.loader_interpolation else None,
+            loader_interpolation=server.loader_interpolation,
         )
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         unread = [f"{name} of the server's command line is not counted with" for name in self.options.unread]
