@@ -109,7 +109,7 @@ def plan_video(source: ServerSource, model: QwenModel, options: ServerOptions, c
         "frame": size,
         "keeps_size": not resizes_again,
         "loader_interpolation": "bicubic",
-        "notes": tuple(notes_on(given, caller, budget, model, patch)),
+        "notes": tuple(notes_on(given, caller, model, patch)),
     }
     rate = PruningRate(0.0, f"{caller.name} does not prune", can_prune=False)
     if model.tells_times:
@@ -206,15 +206,19 @@ def pixel_limits(num_frames: int, given: Given, budget: Budget, factor: int) -> 
     return least, min(given.get("max_pixels", most), most)
 
 
-def notes_on(given: Given, caller: Caller, budget: Budget, model: QwenModel, patch: int) -> list[str]:
+_INSTEAD = {
+    "num_frames": "; nframes does",
+    "size": "; max_pixels does",
+    "VIDEO_MAX_PIXELS": " 0.0.14; MODEL_SEQ_LEN and total_pixels do",
+    "VIDEO_TOTAL_PIXELS": "; MODEL_SEQ_LEN and total_pixels do",
+}
+"""What works in place of names that other programs, or older versions, have for the same."""
+
+
+def notes_on(given: Given, caller: Caller, model: QwenModel, patch: int) -> list[str]:
     """Sentences on what is given and does nothing, and on calls that go wrong."""
     known = MESSAGE_KEYS | CALL_KEYS | caller.variables
-    instead = {"num_frames": "nframes", "max_num_frames": "max_frames", "size": "max_pixels", "VIDEO_MAX_PIXELS": ""}
-    notes = []
-    for name in given:
-        if name not in known:
-            works = f"; {instead[name]} does" if instead.get(name) else ""
-            notes.append(f"{name} does nothing in {caller.name}{works}")
+    notes = [f"{name} does nothing in {caller.name}{_INSTEAD.get(name, '')}" for name in given if name not in known]
     if len({"resized_height", "resized_width"} & given.keys()) == 1:
         notes.append("resized_height and resized_width do nothing one without the other")
     if patch != model.patch_size:

@@ -143,7 +143,7 @@ class ServedPlanner:
         Raises:
             RefusedByServerError: it would refuse the clip, or fail on it.
         """
-        self._check_pixels(options)
+        check_options(self.encoder, self.dialect, options)
         if self.options.max_videos == 0:
             raise RefusedByServerError(
                 "a server that was started with --limit-mm-per-prompt '{\"video\": 0}' takes no video."
@@ -153,17 +153,6 @@ class ServedPlanner:
         if held_frames is None or not self.rules.skips_missing_frames:
             return plan
         return self._without_missing(plan, source, server_options, held_frames)
-
-    def _check_pixels(self, options: EncodeOptions) -> None:
-        """Raise ``UsageError`` for options without use: for the family, unless the dialect bounds any pixels."""
-        if self.rules.bounds_any_pixels:
-            options = replace(options, **dict.fromkeys(PIXEL_OPTIONS))
-        elif options.video_max_pixels is not None and "frame_max_pixels" in self.encoder.supported_options:
-            raise UsageError(
-                f"--video-max-pixels has no effect on {self.encoder.source.name} under {self.dialect.name}: the "
-                "processor bounds each frame. Expected --frame-max-pixels, or --dialect evs or qwen-vl-utils."
-            )
-        self.encoder.check_options(options)
 
     def _without_missing(
         self, plan: ServerPlan, source: ServerSource, options: ServerOptions, held_frames: int
@@ -290,6 +279,26 @@ class ServedPlanner:
             f"{self.dialect.name} fails when it prunes a video with {len(before)} ids before it: more than the "
             f"{len(first_time)} of its first time must stand there, such as a system message (--system)"
         )
+
+
+def check_options(encoder: VideoEncoder, dialect: Dialect, options: EncodeOptions) -> None:
+    """Raise ``UsageError`` for an option that the family, or the dialect, has no use for."""
+    if dialect.is_evs:
+        pass
+    elif dialect.rules.bounds_any_pixels:
+        if options.cap_pixels_per_frame is not None:
+            raise UsageError(
+                f"--cap-pixels-per-frame has no effect on {dialect.name}: its own limits settle the size. Expected "
+                "--frame-max-pixels."
+            )
+        if "frame_max_pixels" in encoder.supported_options or "video_max_pixels" in encoder.supported_options:
+            options = replace(options, **dict.fromkeys(PIXEL_OPTIONS))
+    elif options.video_max_pixels is not None and "frame_max_pixels" in encoder.supported_options:
+        raise UsageError(
+            f"--video-max-pixels has no effect on {encoder.source.name} under {dialect.name}: the processor bounds "
+            "each frame. Expected --frame-max-pixels, or --dialect evs or qwen-vl-utils."
+        )
+    encoder.check_options(options)
 
 
 def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:
