@@ -81,8 +81,9 @@ def parse_server_options(
 
 
 def _owner(option: str) -> str:
-    """The server that has an option; transformers, the first of all, is named only where no server has it."""
-    return next(dialect.server for dialect in ALL[::-1] if option in dialect.rules.own_options)
+    """The first server that has an option; transformers, which stands before all, only where no other has it."""
+    _evs, transformers, *others = ALL
+    return next(dialect.server for dialect in (*others, transformers) if option in dialect.rules.own_options)
 
 
 def flag_of(name: str) -> str:

@@ -15,8 +15,8 @@ Dialect = Annotated[
     typer.Option(
         "--dialect",
         metavar="SERVER",
-        help="Whose rules sample, resize, prune and write the video: evs, hf, vllm, sglang, qwen-vl-utils, "
-        "llamafactory, ms-swift, verl. A version is named as vllm@0.33; plan takes all. Default: evs.",
+        help="Whose rules hold: evs, a server's or a trainer's. Names: hf, vllm, sglang, qwen-vl-utils, llamafactory, "
+        "ms-swift, verl. A version is named as vllm@0.33; plan takes all. Default: evs.",
         autocompletion=completed_from(*DIALECTS),
         rich_help_panel=_SERVER,
     ),
