@@ -18,18 +18,18 @@ _EVEN_CONTAINERS = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm")  # their index i
 _EVEN_SHARE = 0.25  # of a frame's length; half of it would round to the next frame
 
 
-def opencv_num_frames(video: VideoInfo) -> int:
+def opencv_num_frames(video: VideoInfo, *, decodes: bool = False) -> int:
     """Frames of a file as vLLM's OpenCV loader counts them.
 
-    Where frames are evenly spaced no frame is decoded for it, and a damaged end is not seen. Of other files the frames
-    behind the last key frames are decoded, as OpenCV does.
+    Where frames are evenly spaced no frame is decoded for it, and a damaged end is not seen, unless ``decodes``. Of
+    other files the frames behind the last key frames are decoded, as OpenCV does.
     """
     claimed = claimed_num_frames(video)
     if claimed <= 0:
         return video.packets.stored.num_filled
     if video.average_fps <= 0:
         return claimed
-    if _is_even(video):
+    if not decodes and _is_even(video):
         # Fewer by one are taken for a miscount of the header.
         return video.num_frames if video.num_frames < claimed - 1 else claimed
     return captured(video, lambda capture: _presentable(capture, claimed))

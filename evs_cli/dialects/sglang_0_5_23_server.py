@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from evs_cli.dialects import sglang_0_5_23 as sglang
 from evs_cli.dialects import sglang_0_5_23_glm as glm
-from evs_cli.dialects.base import NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.base import Int64Array, NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.pixels import loader_pixels, with_pixels
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text
 from evs_cli.dialects.server import FamilyRules, Server
@@ -41,7 +41,7 @@ class Sglang(Server):
         """See ``Server.pruning``."""
         return sglang.pruning(model, options)
 
-    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
+    def source_of(self, video: VideoInfo, options: ServerOptions, reads: Int64Array | None = None) -> ServerSource:
         """See ``Server.source_of``: the frames and the rate that torchcodec counts."""
         facts = torchcodec_facts(video)
         source = super().source_of(video, options)

@@ -70,8 +70,14 @@ def draw_video(folder: Path, seed: int) -> DrawnVideo:
     path = folder / f"drawn{seed}.{ending}"
     options = {"avoid_negative_ts": "disabled"} if is_cut else {}
     _write(path, _FORMATS.get(ending, ending), streams, -10 if is_cut else shift, options, silent=random.random() < 0.3)
-    words = [f"seed {seed}: {ending}", *(f"{s.codec} {s.size} {len(s.ticks)} frames at {s.rate}, "
-             f"{s.num_b_frames} B-frames, a key every {s.key_interval}, base {s.time_base}" for s in streams)]
+    words = [
+        f"seed {seed}: {ending}",
+        *(
+            f"{s.codec} {s.size} {len(s.ticks)} frames at {s.rate}, "
+            f"{s.num_b_frames} B-frames, a key every {s.key_interval}, base {s.time_base}"
+            for s in streams
+        ),
+    ]
     words += ["cut by an edit list"] * is_cut + [f"shifted by {shift}"] * bool(shift)
     return DrawnVideo(path, "; ".join(words))
 
@@ -102,7 +108,11 @@ def _write(
     with av.open(str(path), "w", format=container, options=container_options) as output:
         packets = []
         added = [_add(output, stream) for stream in streams]
-        sound = output.add_stream("aac", rate=8000, layout="mono") if silent and container in ("mp4", "matroska", "mov") else None
+        sound = (
+            output.add_stream("aac", rate=8000, layout="mono")
+            if silent and container in ("mp4", "matroska", "mov")
+            else None
+        )
         for stream, target in zip(streams, added, strict=True):
             for number, tick in enumerate(stream.ticks):
                 frame = av.VideoFrame.from_ndarray(draw(number % 256, *stream.size), "rgb24")
