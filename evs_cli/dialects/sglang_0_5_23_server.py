@@ -42,7 +42,11 @@ class Sglang(Server):
         return sglang.pruning(model, options)
 
     def source_of(self, video: VideoInfo, options: ServerOptions, reads: Int64Array | None = None) -> ServerSource:
-        """See ``Server.source_of``: the frames and the rate that torchcodec counts."""
+        """See ``Server.source_of``: the frames and the rate that torchcodec counts.
+
+        Raises:
+            RefusedByServerError: a file that torchcodec does not open.
+        """
         facts = torchcodec_facts(video)
         source = super().source_of(video, options)
         return replace(source, num_frames=facts.num_frames, average_fps=facts.average_fps)

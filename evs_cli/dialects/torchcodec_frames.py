@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from evs_cli.dialects.base import RefusedByServerError
 from evs_cli.video.info import VideoInfo
+from evs_cli.video.packets import NO_TICKS
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,17 @@ class TorchcodecFacts:
 
 
 def torchcodec_facts(video: VideoInfo) -> TorchcodecFacts:
-    """The facts of a probed file; hidden frames of VP8 and empty packets of AVI count."""
+    """The facts of a probed file; hidden frames of VP8 and empty packets of AVI count.
+
+    Raises:
+        RefusedByServerError: a stream without a container, in which torchcodec cannot go back to the begin.
+    """
     stored, time_base = video.packets.stored, video.packets.time_base
+    if stored.begin_ticks == NO_TICKS:
+        raise RefusedByServerError(
+            f"torchcodec opens no file whose packets have no time ({video.container}).",
+            hint="Put it into a container: ffmpeg -i … -c copy clip.mkv.",
+        )
     duration = _seconds(stored.end_ticks, time_base) - _seconds(stored.begin_ticks, time_base)
     fps = stored.num_undiscarded / duration if duration != 0 else video.average_fps
     return TorchcodecFacts(stored.num_undiscarded, fps, duration)

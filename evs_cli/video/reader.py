@@ -170,9 +170,8 @@ def _decode_segment(
         while awaited is not None and awaited < index:  # it did not decode
             awaited = next(wanted, None)
         if awaited == index:
-            if (
-                frame.is_corrupt and not faults.keeps_damaged
-            ):  # libav fills the gaps of a damaged picture from another one
+            # libav fills the gaps of a damaged picture from another one.
+            if frame.is_corrupt and not faults.keeps_damaged:
                 faults.num_damaged_frames += 1
             else:
                 yield DecodedFrame(index, _picture(info, frame))

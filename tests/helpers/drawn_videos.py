@@ -108,11 +108,8 @@ def _write(
     with av.open(str(path), "w", format=container, options=container_options) as output:
         packets = []
         added = [_add(output, stream) for stream in streams]
-        sound = (
-            output.add_stream("aac", rate=8000, layout="mono")
-            if silent and container in ("mp4", "matroska", "mov")
-            else None
-        )
+        holds_sound = silent and container in ("mp4", "matroska", "mov")
+        sound = output.add_stream("aac", rate=8000, layout="mono") if holds_sound else None
         for stream, target in zip(streams, added, strict=True):
             for number, tick in enumerate(stream.ticks):
                 frame = av.VideoFrame.from_ndarray(draw(number % 256, *stream.size), "rgb24")
