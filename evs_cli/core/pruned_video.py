@@ -136,8 +136,9 @@ class PrunedVideo:
 
         Returns:
             ``input_ids (1, L)``, ``attention_mask (1, L)`` that masks nothing (see
-            ``evs_cli.core.model_inputs.attention_mask``), ``mm_encoder_outputs``, and ``position_ids``: ``(1, L)``, or ``(4, 1, L)`` for mrope (the text's own
-            positions over the three rows); none for a model without positions (Nemotron).
+            ``evs_cli.core.model_inputs.attention_mask``), ``mm_encoder_outputs``, and ``position_ids``: ``(1, L)``, or
+            ``(4, 1, L)`` for mrope (the text's own positions over the three rows); none for a model without positions
+            (Nemotron).
 
         Raises:
             UsageError: embeddings of a plain encoder, which no language model takes, or without the DeepStack levels
