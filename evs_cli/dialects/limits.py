@@ -71,7 +71,7 @@ class PlannedUse:
     @property
     def cached_tokens(self) -> int:
         """What of the video the encoder cache must hold."""
-        retained = self.plan.token_grid_thw.retained_tokens(self.q)
+        retained = self.plan.retained_tokens(self.q)
         if not self.plan.counts_separators_in_cache(self.q):
             return retained
         return retained + self.planner.inner_separator_tokens(self.plan)

@@ -78,6 +78,8 @@ def evs_flags(dialect: str, options: ServerOptions) -> list[str]:
         if value is None:  # no rate beside a number
             continue
         flags += ["--" + name.replace("_", "-"), f"{value:.15g}" if isinstance(value, float) else str(value)]
+    if options.video_pruning_method != "evs":
+        flags += ["--video-pruning-method", options.video_pruning_method]
     if options.media_io:
         flags += ["--media-io-kwargs", json_text({"video": options.media_io})]
     if options.mm_processor:

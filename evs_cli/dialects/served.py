@@ -195,6 +195,7 @@ class ServedPlanner:
             seconds_per_grid=server.seconds_per_grid,
             loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
         )
+        encode = replace(encode, pruning_method=server.pruning.method)
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         unread = [f"{name} of the server's command line is not counted with" for name in self.options.unread]
         option_notes = (*unread, *self.rules.option_notes(self.options))

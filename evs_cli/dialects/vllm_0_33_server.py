@@ -29,7 +29,9 @@ class Vllm(Server):
         "glm": FamilyRules(glm.glm, glm.glm_frames),
         "internvl": FamilyRules(internvl.internvl, internvl.internvl_frames),
     }
-    own_options = frozenset(("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens"))
+    own_options = frozenset(
+        ("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens", "video_pruning_method")
+    )
     limit_variables = limits.VARIABLES
     context_option = "--max-model-len"
     trust_option = "--trust-request-mm-kwargs"
@@ -91,6 +93,8 @@ def _line(serving: ServingRequest, options: ServerOptions, *, is_trusting: bool)
     words = [f"{variable}={value}" for variable, value in changed.items() if value is not None]
     words += ["vllm", "serve", serving.model]
     words += ["--video-pruning-rate", f"{serving.q:g}"] if serving.q > 0 else []
+    if options.video_pruning_method != "evs":
+        words += ["--video-pruning-method", options.video_pruning_method]
     words += [] if serving.context is None else ["--max-model-len", str(serving.context)]
     if options.max_num_batched_tokens is not None:
         words += ["--max-num-batched-tokens", str(options.max_num_batched_tokens)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from evs_cli.core.counts import TokenGrid
+from evs_cli.core.counts import PruningMethod, TokenGrid
 from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders.source import ModelSource
@@ -136,6 +136,8 @@ class EncodePlan:
     """What was passed to the processor beside its own configuration; recorded in the artifact."""
     notes: tuple[str, ...] = ()
     """Sentences for the user: what bound, what was repeated."""
+    pruning_method: PruningMethod = "evs"
+    """By whose count K is settled; another than ``evs`` is planned and never run."""
 
     @property
     def frame_pts_seconds(self) -> FloatArray:
@@ -160,7 +162,7 @@ class EncodePlan:
 
     def retained_tokens(self, q: float) -> int:
         """K, video tokens kept at rate q."""
-        return self.token_grid_thw.retained_tokens(q)
+        return self.token_grid_thw.retained_tokens(q, self.pruning_method)
 
     def sequence_length(self, q: float = 0.0) -> int:
         """Length of ``input_ids`` at rate q."""

@@ -271,7 +271,9 @@ def prune_command(planned: ClipPlan, clips: Clips, session: SessionRequest, q: f
     """The ``evs prune`` line for a choice, as a shell takes it; ``VIDEO`` stands for the file of numbers alone."""
     video, options = planned.source.path or "VIDEO", planned.options
     name = f"./{video}" if video.startswith("-") and video != STDIN else video
-    words = ["evs", "prune", name, "--model", session.model, "--q", f"{q:g}"]
+    # What is counted and not run is planned.
+    verb = "prune" if planned.encode.pruning_method == "evs" else "plan"
+    words = ["evs", verb, name, "--model", session.model, "--q", f"{q:g}"]
     words += [] if session.revision is None else ["--revision", session.revision]
     words += ["--trust-remote-code"] if session.trust_remote_code else []
     words += [] if session.decoder == "pyav" else ["--decoder", session.decoder]

@@ -59,8 +59,10 @@ def test_what_a_line_says_beside_its_options():
     override = "sglang serve X --json-model-override-args '{\"video_pruning_rate\": 0.88}'"
     ((_, options),) = ServerRequest(server_cmd=override).resolve()
     assert options.video_pruning_rate == 0.88
-    with pytest.raises(UsageError, match="Expected evs, the rule that is counted here"):
-        parse_server_command("vllm serve X --video-pruning-rate 0.5 --video-pruning-method vidcom2")
+    ((_, options),) = ServerRequest(server_cmd="vllm serve X --video-pruning-method vidcom2").resolve()
+    assert options.video_pruning_method == "vidcom2"
+    with pytest.raises(UsageError, match=r"Invalid --video-pruning-method 'other'\. Expected evs or vidcom2"):
+        ServerRequest(server_cmd="vllm serve X --video-pruning-method other").resolve()
 
 
 @pytest.mark.parametrize(
