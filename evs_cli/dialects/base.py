@@ -49,7 +49,7 @@ LIMIT_OPTIONS = ("max_model_len", "max_num_batched_tokens", "max_decoded_bytes",
 PRUNING_OPTIONS = ("video_pruning_rate", "video_pruning_method")
 """Fields of ``ServerOptions`` that settle how many tokens are kept, and no frame, size or time."""
 
-NOTED_OPTIONS = ("trusts_requests", "max_videos", "unread", "scoped")
+NOTED_OPTIONS = ("trusts_requests", "max_videos", "takes_images", "unread", "scoped")
 """Fields of ``ServerOptions`` that only settle what is said of a plan, or whether there is one."""
 
 
@@ -84,7 +84,10 @@ class ServerOptions:
     max_image_pixels: int | None = None
     """vLLM's ``VLLM_MAX_IMAGE_PIXELS``; None is its default."""
     max_videos: int | None = None
-    """Videos that one request may hold, of vLLM's ``--limit-mm-per-prompt``; None is as many as fit."""
+    """Videos that one request may hold, of vLLM's ``--limit-mm-per-prompt`` or SGLang's
+    ``--limit-mm-data-per-request``; None is as many as fit."""
+    takes_images: bool = True
+    """Whether vLLM's ``--limit-mm-per-prompt`` leaves room for images: its encoder cache is sized by them too."""
     unread: tuple[str, ...] = ()
     """What of its command line is not counted with, though a prompt or a limit may depend on it."""
     trusts_requests: bool | None = None

@@ -64,6 +64,11 @@ class PlannedUse:
     """The text around the video."""
 
     @property
+    def num_videos(self) -> int:
+        """1."""
+        return 1
+
+    @property
     def sequence_length(self) -> int:
         """L at that rate."""
         return self.planner.sequence_length(self.plan, self.q, self.chat)

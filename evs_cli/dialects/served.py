@@ -146,7 +146,7 @@ class ServedPlanner:
         self.encoder.check_options(options)
         if self.options.max_videos == 0:
             raise RefusedByServerError(
-                "a server that was started with --limit-mm-per-prompt '{\"video\": 0}' takes no video."
+                f"a server that was started with {self.rules.videos_option} '{{\"video\": 0}}' takes no video."
             )
         server_options = self.server_options(sampling, options)
         plan = self.family.plan(source, self.model, server_options)

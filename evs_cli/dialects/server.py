@@ -44,7 +44,11 @@ class FamilyRules:
 
 
 class ClipUse(Protocol):
-    """How much of what a server limits one clip uses."""
+    """How much of what a server limits one request uses, of one clip or of several."""
+
+    @property
+    def num_videos(self) -> int:
+        """Clips of the request."""
 
     @property
     def sequence_length(self) -> int:
@@ -52,7 +56,7 @@ class ClipUse(Protocol):
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of the video that the encoder cache must hold."""
+        """Tokens that the encoder cache must hold at once: of the largest clip, as each has its own entry."""
 
     @property
     def decoded_bytes(self) -> int:
@@ -71,12 +75,19 @@ class Limit:
     """Such as ``context``."""
     most: int
     unit: str
-    """``tokens``, ``bytes`` or ``pixels``."""
+    """``tokens``, ``bytes``, ``pixels`` or ``videos``."""
     option: str
     """The option or environment variable that raises it."""
     used: Callable[[ClipUse], int]
     grows: bool = True
     """Whether a longer clip uses more."""
+
+
+def videos_limit(option: str | None, most: int | None) -> Limit | None:
+    """The limit of videos in one request; None where there is no such number or option."""
+    if option is None or most is None:
+        return None
+    return Limit("videos", most, "videos", option, lambda use: use.num_videos)
 
 
 class Server(Protocol):
@@ -92,6 +103,8 @@ class Server(Protocol):
     """What raises the longest sequence."""
     context_margin: ClassVar[int] = 1
     """Ids of the context that no prompt gets: one for the answer."""
+    videos_option: ClassVar[str | None] = None
+    """The option that bounds the videos of one request; None where it has none."""
     owner: ClassVar[str | None] = None
     """What it calls itself as the owner of its models in ``/v1/models``; None where it gives no name of its own."""
     version_path: ClassVar[str | None] = None
@@ -144,6 +157,10 @@ class Server(Protocol):
     def limits(self, model: ServedModel, options: ServerOptions, context: int | None) -> Iterator[Limit]:
         """Its limits besides the longest sequence, which is ``context``; None is not known."""
         yield from ()
+
+    def video_limit(self, model: ServedModel, options: ServerOptions) -> Limit | None:
+        """How many videos one request may hold; None where only the longest sequence bounds them."""
+        return videos_limit(self.videos_option, options.max_videos)
 
     def extra_body(self, options: ServerOptions) -> dict[str, Any]:
         """What of sampling and size a request says beside its messages."""

@@ -35,6 +35,7 @@ def parse_server_options(
     max_num_batched_tokens: int | str | None = None,
     trusts_requests: bool | None = None,
     max_videos: int | None = None,
+    takes_images: bool = True,
     unread: tuple[str, ...] = (),
     max_decoded_bytes: int | str | None = None,
     max_image_pixels: int | str | None = None,
@@ -52,7 +53,8 @@ def parse_server_options(
         max_model_len: longest sequence.
         max_num_batched_tokens: vLLM's.
         trusts_requests: whether vLLM was started with ``--trust-request-mm-kwargs``; None where that is not known.
-        max_videos: videos that vLLM takes in one request.
+        max_videos: videos that the server takes in one request.
+        takes_images: whether vLLM takes any image in one.
         unread: of a command line, what is not counted with.
         max_decoded_bytes: vLLM's, of its environment.
         max_image_pixels: the same.
@@ -71,6 +73,7 @@ def parse_server_options(
     return ServerOptions(
         trusts_requests=trusts_requests,
         max_videos=max_videos,
+        takes_images=takes_images,
         unread=unread,
         max_decoded_bytes=_length("max_decoded_bytes", max_decoded_bytes),
         max_image_pixels=_length("max_image_pixels", max_image_pixels),

@@ -29,6 +29,7 @@ class Sglang(Server):
     }
     own_options = frozenset(("mm_process_config",))
     context_option = "--context-length"
+    videos_option = "--limit-mm-data-per-request"
     context_margin = 7  # 6 are kept free, and a prompt as long as the rest is refused too
     owner = "sglang"
     version_path = "/server_info"
@@ -64,6 +65,8 @@ class Sglang(Server):
         """See ``Server.recipe``."""
         words = ["python", "-m", "sglang.launch_server", "--model-path", serving.model]
         words += [] if serving.context is None else ["--context-length", str(serving.context)]
+        if started.max_videos is not None:
+            words += ["--limit-mm-data-per-request", json_text({"video": started.max_videos})]
         words += ["--mm-process-config", json_text({"video": options.mm_process})] if options.mm_process else []
         if serving.q != serving.own_rate:  # of config.json, which may prune where nothing need be dropped
             words += ["--json-model-override-args", json_text({"video_pruning_rate": serving.q})]

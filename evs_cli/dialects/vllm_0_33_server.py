@@ -34,6 +34,7 @@ class Vllm(Server):
     )
     limit_variables = limits.VARIABLES
     context_option = "--max-model-len"
+    videos_option = limits.VIDEOS_OPTION
     trust_option = "--trust-request-mm-kwargs"
     owner = "vllm"
     version_path = "/version"
@@ -69,6 +70,10 @@ class Vllm(Server):
         """See ``Server.limits``."""
         return limits.limits_of(model, options, context)
 
+    def video_limit(self, model: ServedModel, options: ServerOptions) -> Limit | None:
+        """See ``Server.video_limit``."""
+        return limits.videos(model, options)
+
     def extra_body(self, options: ServerOptions) -> dict[str, Any]:
         """See ``Server.extra_body``."""
         body: dict[str, Any] = {}
@@ -98,6 +103,9 @@ def _line(serving: ServingRequest, options: ServerOptions, *, is_trusting: bool)
     words += [] if serving.context is None else ["--max-model-len", str(serving.context)]
     if options.max_num_batched_tokens is not None:
         words += ["--max-num-batched-tokens", str(options.max_num_batched_tokens)]
+    per_prompt = {"video": options.max_videos, **({} if options.takes_images else {"image": 0})}
+    per_prompt = {kind: most for kind, most in per_prompt.items() if most is not None}
+    words += [limits.VIDEOS_OPTION, json_text(per_prompt)] if per_prompt else []
     words += ["--media-io-kwargs", json_text({"video": options.media_io})] if options.media_io else []
     words += ["--mm-processor-kwargs", json_text(options.mm_processor)] if options.mm_processor else []
     words += ["--trust-request-mm-kwargs"] if is_trusting else []
