@@ -8,7 +8,8 @@ from dataclasses import replace
 from evs_cli.dialects.requests import DEFAULT_PROMPT, DEFAULT_SYSTEM
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.jobs.budget import model_context_limit
-from evs_cli.jobs.fit import FitReport, FitRequest, fit
+from evs_cli.jobs.fit import FitReport, FitRequest
+from evs_cli.jobs.fit_search import fit
 from evs_cli.jobs.plan import BudgetJob
 from evs_cli.jobs.runner import Input, Outcome, announced, run_each
 from evs_cli.pipeline.clips import Clips

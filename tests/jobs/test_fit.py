@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from evs_cli.cli.app import main
 from evs_cli.errors import BudgetError, UsageError
-from evs_cli.jobs.fit import MAX_RATE, STEP, FitRequest, smallest_rate
+from evs_cli.jobs.fit import MAX_RATE, STEP, FitRequest
 from evs_cli.jobs.fit_run import fit_request, run_fit
+from evs_cli.jobs.fit_search import smallest_rate
 from evs_cli.jobs.plan import BudgetJob
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.planner import Planner
