@@ -231,9 +231,23 @@ class ServedPlanner:
             chat: the user's text and a system message; no text for the video's part alone.
             placeholder: text of the token to repeat; None takes the plan's.
         """
-        text = self.encoder.prompt_text(chat)
-        before, after = text.split(self.encoder.video_markup, 1)
-        segments: list[str | int] = [before, *server.segments(counts), after]
+        return self.request_sequence([server], [counts], chat, placeholder=placeholder)
+
+    def request_sequence(
+        self,
+        servers: Sequence[ServerPlan],
+        counts: Sequence[Sequence[int]],
+        chat: EncodeOptions,
+        *,
+        placeholder: str | None = None,
+    ) -> list[int]:
+        """As ``sequence``, of one request with several videos: a plan and counts of each."""
+        server = servers[0]
+        text = self.encoder.prompt_text(chat, len(servers))
+        before, *behind = text.split(self.encoder.video_markup)
+        segments: list[str | int] = [before]
+        for each, its_counts, after in zip(servers, counts, behind, strict=True):
+            segments += [*each.segments(its_counts), after]
         if not server.tokenises_pieces:
             segments = _joined(segments)
         tokenizer = self.encoder.processor.tokenizer
@@ -245,10 +259,10 @@ class ServedPlanner:
             ids += [placeholder_id] * segment if isinstance(segment, int) else next(texts)
         return ids
 
-    def sequence_length(self, server: ServerPlan, q: float, chat: EncodeOptions) -> int:
-        """L at rate q; no placeholder is written out for it."""
-        without = self.sequence(server, [0] * server.token_grid_thw.t, chat)
-        return len(without) + sum(server.client_counts(q))
+    def sequence_length(self, servers: Sequence[ServerPlan], q: float, chat: EncodeOptions) -> int:
+        """L of a request at rate q; no placeholder is written out for it."""
+        without = self.request_sequence(servers, [[0] * server.token_grid_thw.t for server in servers], chat)
+        return len(without) + sum(sum(server.client_counts(q)) for server in servers)
 
     def inner_separator_tokens(self, server: ServerPlan) -> int:
         """Ids between the video's outer markers that are no video token."""

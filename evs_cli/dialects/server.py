@@ -87,7 +87,7 @@ def videos_limit(option: str | None, most: int | None) -> Limit | None:
     """The limit of videos in one request; None where there is no such number or option."""
     if option is None or most is None:
         return None
-    return Limit("videos", most, "videos", option, lambda use: use.num_videos)
+    return Limit("number of videos", most, "videos", option, lambda use: use.num_videos)
 
 
 class Server(Protocol):
@@ -138,6 +138,10 @@ class Server(Protocol):
 
     def needs_text_before(self, model: ServedModel, q: float) -> bool:
         """Whether it fails where no more ids stand before a video than its first time has, when it prunes at q."""
+        return False
+
+    def shares_frame_size(self, model: ServedModel) -> bool:
+        """Whether every video of a request is counted by the frame size of the first."""
         return False
 
     def with_pixels(self, options: ServerOptions, asked: EncodeOptions, model: ServedModel) -> ServerOptions:

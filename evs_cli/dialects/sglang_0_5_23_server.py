@@ -11,7 +11,7 @@ from evs_cli.dialects import sglang_0_5_23 as sglang
 from evs_cli.dialects import sglang_0_5_23_glm as glm
 from evs_cli.dialects.base import NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.pixels import loader_pixels, with_pixels
-from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, chat_body, json_text
 from evs_cli.dialects.server import FamilyRules, Server
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.video.info import VideoInfo
@@ -51,6 +51,10 @@ class Sglang(Server):
         named = {"nframes" if name == "num_frames" else name: value for name, value in asked.items()}
         return replace(options, mm_process={**options.mm_process, **named})
 
+    def shares_frame_size(self, model: ServedModel) -> bool:
+        """See ``Server.shares_frame_size``: ``multimodal/processors/nano_nemotron_vl.py`` does so."""
+        return isinstance(model, NemotronModel)
+
     def with_pixels(self, options: ServerOptions, asked: EncodeOptions, model: ServedModel) -> ServerOptions:
         """See ``Server.with_pixels``: its own resize has the limits of a frame."""
         return replace(options, mm_process=with_pixels(options.mm_process, loader_pixels(asked), model))
@@ -70,7 +74,7 @@ class Sglang(Server):
         words += ["--mm-process-config", json_text({"video": options.mm_process})] if options.mm_process else []
         if serving.q != serving.own_rate:  # of config.json, which may prune where nothing need be dropped
             words += ["--json-model-override-args", json_text({"video_pruning_rate": serving.q})]
-        return ServerRecipe(shlex.join(words), chat_body(serving, absolute_path(serving.video).as_uri()))
+        return ServerRecipe(shlex.join(words), chat_body(serving, *serving.urls))
 
 
 SERVER = Sglang()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ from evs_cli.dialects import vllm_0_33_internvl as internvl
 from evs_cli.dialects import vllm_0_33_limits as limits
 from evs_cli.dialects.base import PruningRate, QwenModel, RefusedByServerError, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.opencv_frames import opencv_num_frames
-from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text, only_asked
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, chat_body, json_text, only_asked
 from evs_cli.dialects.server import FamilyRules, Limit, Server
 from evs_cli.dialects.vllm_0_33_notes import option_notes
 from evs_cli.video.info import VideoInfo
@@ -87,7 +88,7 @@ class Vllm(Server):
         """See ``Server.recipe``."""
         said = self.extra_body(only_asked(options, started))
         line = _line(serving, started, is_trusting=bool(said or started.trusts_requests))
-        return ServerRecipe(line, {**chat_body(serving, absolute_path(serving.video).as_uri()), **said})
+        return ServerRecipe(line, {**chat_body(serving, *serving.urls), **said})
 
 
 SERVER = Vllm()
@@ -109,4 +110,5 @@ def _line(serving: ServingRequest, options: ServerOptions, *, is_trusting: bool)
     words += ["--media-io-kwargs", json_text({"video": options.media_io})] if options.media_io else []
     words += ["--mm-processor-kwargs", json_text(options.mm_processor)] if options.mm_processor else []
     words += ["--trust-request-mm-kwargs"] if is_trusting else []
-    return shlex.join([*words, "--allowed-local-media-path", str(absolute_path(serving.video).parent)])
+    folder = os.path.commonpath([path.parent for path in serving.paths])
+    return shlex.join([*words, "--allowed-local-media-path", folder])

@@ -275,6 +275,10 @@ class VideoEncoder(ABC):
         """Ids of the markers around a whole video; not those of its frames."""
         return 0
 
+    def text_tokens(self, options: EncodeOptions, num_videos: int = 1) -> int:
+        """Ids around the parts of so many videos of one prompt; 0 where the parts stand alone."""
+        return 0
+
     def check_options(self, options: EncodeOptions) -> None:
         """Raise ``UsageError`` for an option this family has no use for."""
         for name in options.given():

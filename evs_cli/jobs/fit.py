@@ -1,13 +1,14 @@
 """What must fit, and what fits: the types of ``fit``.
 
-A ``FitRequest`` is the budget, a ``FitReport`` the ways to meet it; the search is in ``fit_search``, the lines that do it
-in ``fit_lines``.
+A ``FitRequest`` is the budget, a ``FitReport`` the ways to meet it, a ``TogetherFit`` those of several videos in one
+request. The search is in ``fit_search``, the lines that do it in ``fit_lines``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects.requests import ServerRecipe
@@ -17,6 +18,8 @@ from evs_cli.pipeline.clip_plan import SourceFacts
 
 STEP = 0.01
 MAX_RATE = 0.95
+ORDER = "least pruning, then most frames, then largest frames"
+"""Which way is the best: pruning drops tokens by what repeats, so that the way that needs none goes first."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class FitRequest:
 
 
 @dataclass(frozen=True)
-class FitChoice:
-    """One way to fit."""
+class Way:
+    """One way to fit, of one video or of several in one request."""
 
     q: float
     """The smallest rate, a multiple of 0.01, at which it fits."""
@@ -64,40 +67,92 @@ class FitChoice:
     """L at that rate, at most the budget."""
     retained_tokens: int
     total_tokens: int
-    num_sampled_frames: int
-    frame_size: tuple[int, int]
-    """(height, width) in pixels."""
-    token_grid_thw: TokenGrid
     command: str
-    """The ``evs prune`` line that does it."""
-    server: ServerRecipe | None = None
+    """The ``evs`` line that does it: ``evs prune``, or ``evs plan`` of what is counted and not run."""
+    server: ServerRecipe | None
     """The server line and the request that do it, under a dialect."""
 
 
 @dataclass(frozen=True)
-class FitReport:
+class FitChoice(Way):
+    """One way to fit one video."""
+
+    num_sampled_frames: int
+    frame_size: tuple[int, int]
+    """(height, width) in pixels."""
+    token_grid_thw: TokenGrid
+
+
+@dataclass(frozen=True)
+class FittedVideo:
+    """One of several videos at one way to fit."""
+
+    video: str
+    """As it was named."""
+    num_sampled_frames: int
+    frame_size: tuple[int, int]
+    """(height, width) in pixels."""
+    token_grid_thw: TokenGrid
+    retained_tokens: int
+
+
+@dataclass(frozen=True)
+class TogetherChoice(Way):
+    """One way to fit several videos into one request."""
+
+    videos: tuple[FittedVideo, ...]
+    """Each, in the order of the request; all by one sampling and one limit of pixels."""
+
+    @property
+    def num_sampled_frames(self) -> int:
+        """Of all videos."""
+        return sum(video.num_sampled_frames for video in self.videos)
+
+    @property
+    def frame_size(self) -> tuple[int, int]:
+        """(height, width) in pixels of the largest frames."""
+        return max((video.frame_size for video in self.videos), key=lambda size: size[0] * size[1])
+
+
+ChoiceT = TypeVar("ChoiceT", FitChoice, TogetherChoice)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Generic[ChoiceT]):
     """What fits a budget, the present sampling first."""
 
-    source: SourceFacts
     dialect: str
     model: str
     budget: int
     unpruned_sequence_length: int
     """L at the present sampling without pruning."""
-    present: FitChoice | None
+    present: ChoiceT | None
     """The present sampling at the smallest rate that fits; None where no rate up to 0.95 does."""
     obstacle: str | None
     """What the present sampling runs into at the highest rate: its length, or a limit of the server; None where it
     fits."""
-    others: tuple[FitChoice, ...]
-    """Other samplings and sizes that fit: least pruning first, then most frames, then largest frames."""
+    others: tuple[ChoiceT, ...]
+    """Other samplings and sizes that fit, the best of them first."""
     notes: tuple[str, ...] = ()
     """What was put into the requests, or is missing there."""
 
     @property
-    def choices(self) -> tuple[FitChoice, ...]:
+    def choices(self) -> tuple[ChoiceT, ...]:
         """The present sampling where it fits, then the others."""
-        return self.others if self.present is None else (self.present, *self.others)
+        present: tuple[ChoiceT, ...] = () if self.present is None else (self.present,)
+        return present + self.others
+
+    @property
+    def best(self) -> ChoiceT:
+        """The first of all by ``ORDER``."""
+        return min(self.choices, key=order_key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitReport(Fit[FitChoice]):
+    """What fits one video into a budget."""
+
+    source: SourceFacts
 
     @property
     def name(self) -> str:
@@ -105,9 +160,27 @@ class FitReport:
         return self.source.name
 
 
+@dataclass(frozen=True, kw_only=True)
+class TogetherFit(Fit[TogetherChoice]):
+    """What fits several videos into one request."""
+
+    sources: tuple[SourceFacts, ...]
+
+    @property
+    def name(self) -> str:
+        """How many they are."""
+        return f"{len(self.sources)} videos in one request"
+
+
+def order_key(choice: FitChoice | TogetherChoice) -> tuple[float, int, int]:
+    """The key of ``ORDER``, the best first."""
+    height, width = choice.frame_size
+    return choice.q, -choice.num_sampled_frames, -height * width
+
+
 @dataclass(frozen=True)
 class CommonFit:
-    """The one rate at which several videos fit, each at its present sampling."""
+    """The one rate at which several videos fit, each at its present sampling and in a request of its own."""
 
     q: float | None
     """The smallest such rate, a multiple of 0.01; None where there is none."""
