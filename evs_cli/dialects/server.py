@@ -6,10 +6,11 @@ here are what transformers does without any server, so a server states only wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects.base import (
     Int64Array,
     NemotronModel,
@@ -140,9 +141,14 @@ class Server(Protocol):
         """Whether it fails where no more ids stand before a video than its first time has, when it prunes at q."""
         return False
 
-    def shares_frame_size(self, model: ServedModel) -> bool:
-        """Whether every video of a request is counted by the frame size of the first."""
-        return False
+    def together_fault(self, model: ServedModel, grids: Sequence[TokenGrid]) -> str | None:
+        """Why it fails on videos of these grids in one request; None where it takes them.
+
+        Transformers' ``NemotronHOmniVideoProcessor`` stacks the videos of one call.
+        """
+        if isinstance(model, NemotronModel) and len(set(grids)) > 1:
+            return "takes videos in one call only where they have one number of frames and one size"
+        return None
 
     def with_pixels(self, options: ServerOptions, asked: EncodeOptions, model: ServedModel) -> ServerOptions:
         """The options with the pixel limits asked for: both kinds are the edges of the processor's ``size``."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects import sglang_0_5_23 as sglang
 from evs_cli.dialects import sglang_0_5_23_glm as glm
 from evs_cli.dialects.base import NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
@@ -51,9 +52,11 @@ class Sglang(Server):
         named = {"nframes" if name == "num_frames" else name: value for name, value in asked.items()}
         return replace(options, mm_process={**options.mm_process, **named})
 
-    def shares_frame_size(self, model: ServedModel) -> bool:
-        """See ``Server.shares_frame_size``: ``multimodal/processors/nano_nemotron_vl.py`` does so."""
-        return isinstance(model, NemotronModel)
+    def together_fault(self, model: ServedModel, grids: Sequence[TokenGrid]) -> str | None:
+        """See ``Server.together_fault``; ``multimodal/processors/nano_nemotron_vl.py``."""
+        if isinstance(model, NemotronModel) and len({(grid.h, grid.w) for grid in grids}) > 1:
+            return "counts every video of a request by the frame size of the first, and encodes each at its own"
+        return None
 
     def with_pixels(self, options: ServerOptions, asked: EncodeOptions, model: ServedModel) -> ServerOptions:
         """See ``Server.with_pixels``: its own resize has the limits of a frame."""

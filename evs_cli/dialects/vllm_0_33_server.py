@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects import vllm_0_33_glm as glm
 from evs_cli.dialects import vllm_0_33_internvl as internvl
@@ -70,6 +71,10 @@ class Vllm(Server):
     def limits(self, model: ServedModel, options: ServerOptions, context: int | None) -> Iterator[Limit]:
         """See ``Server.limits``."""
         return limits.limits_of(model, options, context)
+
+    def together_fault(self, model: ServedModel, grids: Sequence[TokenGrid]) -> str | None:
+        """See ``Server.together_fault``: it processes each video alone."""
+        return None
 
     def video_limit(self, model: ServedModel, options: ServerOptions) -> Limit | None:
         """See ``Server.video_limit``."""

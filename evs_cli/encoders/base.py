@@ -8,7 +8,7 @@ no rate. Importing this module imports no torch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -278,6 +278,15 @@ class VideoEncoder(ABC):
     def text_tokens(self, options: EncodeOptions, num_videos: int = 1) -> int:
         """Ids around the parts of so many videos of one prompt; 0 where the parts stand alone."""
         return 0
+
+    def request_length(self, parts: Sequence[Sequence[int]], options: EncodeOptions) -> int:
+        """Ids of one prompt with several videos.
+
+        Args:
+            parts: ids of each video's part, as it stands alone.
+            options: the user's text.
+        """
+        return sum(map(len, parts))
 
     def check_options(self, options: EncodeOptions) -> None:
         """Raise ``UsageError`` for an option this family has no use for."""

@@ -162,6 +162,18 @@ class VisionLanguageEncoder(VideoEncoder):
         (markup,) = self.text_ids([self.video_markup])
         return len(ids) - num_videos * len(markup)
 
+    def request_length(self, parts: Sequence[Sequence[int]], options: EncodeOptions) -> int:
+        """See ``VideoEncoder.request_length``: the parts are put into the text, which is tokenized as one."""
+        tokenizer = self.processor.tokenizer
+        texts = [tokenizer.decode(ids, clean_up_tokenization_spaces=False) for ids in parts]
+        again = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        if [list(ids) for ids in parts] != again:  # a tokenizer whose text does not say its ids
+            return self.text_tokens(options, len(parts)) + super().request_length(parts, options)
+        text = self.prompt_text(options, len(parts))
+        before, *behind = text.split(self.video_markup)
+        whole = before + "".join(part + after for part, after in zip(texts, behind, strict=True))
+        return len(tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"])
+
     def _chat_text(self, prompt: str, system: str | None, num_videos: int) -> str:
         """The chat template's text for videos and a prompt, behind a system message where there is one."""
         from jinja2 import TemplateError

@@ -81,11 +81,12 @@ class RequestClips:
             RefusedByServerError: a video that the server would refuse, or videos that it would not take together.
         """
         plans = tuple(clips.plan(sampling, options) for clips in self.clips)
-        frames = {(plan.encode.token_grid_thw.h, plan.encode.token_grid_thw.w) for plan in plans}
-        if self.planner is not None and len(frames) > 1 and self.planner.rules.shares_frame_size(self.planner.model):
+        grids = [plan.encode.token_grid_thw for plan in plans]
+        fault = None if self.planner is None else self.planner.rules.together_fault(self.planner.model, grids)
+        if fault is not None:
             raise RefusedByServerError(
-                f"{self.dialect.name} counts every video of a request by the frame size of the first, and encodes each "
-                "at its own: videos of different shapes in one request would fail.",
+                f"{self.dialect.name} {fault}: these videos, of the grids {', '.join(map(str, grids))}, would fail "
+                "together.",
                 hint="Send videos of one shape together, or each alone.",
             )
         return RequestPlan(plans, self._length(plans, options) - sum(plan.encode.total_tokens for plan in plans))
@@ -97,7 +98,7 @@ class RequestClips:
         if self.planner is None:
             unasked = replace(options, prompt=None, system=None)
             parts = [clips.plan(plan.sampling, unasked) for clips, plan in zip(self.clips, plans, strict=True)]
-            return self.text_tokens(options) + sum(part.encode.layout.sequence_length for part in parts)
+            return self._encoder.request_length([part.encode.layout.input_ids.tolist() for part in parts], options)
         return self.planner.sequence_length([plan.served.server for plan in plans if plan.served], 0.0, options)
 
     def text_tokens(self, options: EncodeOptions) -> int:
