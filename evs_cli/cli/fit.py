@@ -16,7 +16,7 @@ EXAMPLES = (
 )
 EVERYDAY = (
     *("--context", "--max-tokens", "--reserve", "--model", "--fps", "--num-frames", "--prompt", "--dialect"),
-    *("--manifest", "--sort", "--details", "--frames", "--height", "--width", "--duration", "--json"),
+    *("--manifest", "--together", "--sort", "--frames", "--height", "--width", "--duration", "--json"),
 )
 
 

@@ -18,7 +18,7 @@ EXAMPLES = (
     "evs plan --frames 32 --height 448 --width 448 --duration 60 --context 8k",
 )
 EVERYDAY = (
-    *("--q", "--model", "--fps", "--num-frames", "--prompt", "--context", "--dialect", "--manifest"),
+    *("--q", "--model", "--fps", "--num-frames", "--prompt", "--context", "--dialect", "--manifest", "--together"),
     *("--sort", "--details", "--frames", "--height", "--width", "--duration", "--json"),
 )
 

@@ -198,7 +198,7 @@ Together = Annotated[
     bool,
     typer.Option(
         "--together",
-        help="All videos in one request: one account against every limit.",
+        help="Judge all videos as one request, by every limit.",
         rich_help_panel=_INPUT,
     ),
 ]
