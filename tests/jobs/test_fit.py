@@ -185,7 +185,7 @@ def test_all_frames_at_the_largest_size_that_needs_no_pruning(served_checkpoint)
 
 @pytest.mark.parametrize("budget", [3584, 9000])
 def test_the_best_goes_by_the_order_that_is_told(budget):
-    """Unpruned and whole where it fits; else every frame, unpruned, at the largest size: one pixel more does not fit."""
+    """Whole where it fits unpruned; else every frame at the largest size: one pixel more does not fit."""
     job, numbers = BudgetJob(make_request()), NumbersRequest(256, 448, frames=20)
     report = fit_of(job, numbers, budget)
     best = report.best
