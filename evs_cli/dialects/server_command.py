@@ -55,6 +55,7 @@ class ServerRequest:
     media_io_kwargs: str | None = None
     mm_processor_kwargs: str | None = None
     mm_process_config: str | None = None
+    video_kwargs: str | None = None
     video_pruning_rate: float | str | None = None
     video_pruning_method: str | None = None
     max_model_len: int | str | None = None

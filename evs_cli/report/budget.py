@@ -75,6 +75,8 @@ def plan_record(report: BudgetReport) -> dict[str, Any]:
     for rate, counted in zip(record["rates"], report.rates, strict=True):
         rate["walls"] = wall_records(counted.server_limits)
         del rate["server_limits"]
+    if record["server_source"] is not None:
+        del record["server_source"]["lost"]  # told in a note
     return {
         "video": report.source.path or report.source.name,
         **record,

@@ -16,8 +16,8 @@ Dialect = Annotated[
     typer.Option(
         "--dialect",
         metavar="SERVER",
-        help="Whose rules hold: evs, hf, vllm, sglang. They say how the video is sampled, resized, pruned and written. "
-        "A version is named as vllm@0.33; plan takes all. Default: evs.",
+        help="Whose rules hold: evs, a server's or a trainer's. Names: hf, vllm, sglang, qwen-vl-utils, llamafactory, "
+        "ms-swift, verl. A version is named as vllm@0.33; plan takes all. Default: evs.",
         autocompletion=completed_from(*DIALECTS),
         rich_help_panel=_SERVER,
     ),
@@ -57,6 +57,16 @@ MmProcessorKwargs = Annotated[
 MmProcessConfig = Annotated[
     str | None, typer.Option("--mm-process-config", metavar="JSON", help="As SGLang takes it.", rich_help_panel=_SERVER)
 ]
+VideoKwargs = Annotated[
+    str | None,
+    typer.Option(
+        "--video-kwargs",
+        metavar="JSON",
+        help="What qwen-vl-utils, verl, ms-swift or llamafactory is told of a video: the keys of its message or its "
+        "arguments, and environment variables.",
+        rich_help_panel=_SERVER,
+    ),
+]
 MaxNumBatchedTokens = Annotated[
     str | None,
     typer.Option(
@@ -74,6 +84,15 @@ VideoPruningMethod = Annotated[
         metavar="NAME",
         help="As vLLM takes it: evs, or vidcom2 (Qwen3-VL), which is counted and not run. Default: evs.",
         autocompletion=completed_from(*PRUNING_METHODS),
+        rich_help_panel=_SERVER,
+    ),
+]
+DecodeFirst = Annotated[
+    bool,
+    typer.Option(
+        "--decode-first",
+        help="Decode the whole file before it is planned, as vLLM does, to find frames that do not decode. A plan "
+        "takes them for whole otherwise.",
         rich_help_panel=_SERVER,
     ),
 ]
