@@ -230,7 +230,7 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     session = clip.session
     assert session.options.prompt is not None
     text = (session.options.prompt, max_tokens, session.options.system)
-    serving = ServingRequest(served_model, clip.q, clip.q, None, clip.path, *text)
+    serving = ServingRequest(served_model, clip.q, clip.q, None, (clip.path,), *text)
     return {**chat_body(serving, url), **clip.planner.request_arguments(session.sampling, session.options)}
 
 

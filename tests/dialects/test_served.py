@@ -81,7 +81,7 @@ def test_the_length_of_what_a_client_sees(tiny_model, model_type, dialect, q):
     encoder = Session(make_request(model=str(tiny_model(model_type)))).encoder
     planner, served = served_of(encoder, dialect, ServerSource(57, 12.5, 90, 120), "What moves?")
     ids = planner.client_ids(served, q, EncodeOptions(prompt="What moves?"))
-    assert len(ids) == planner.sequence_length(served.server, q, EncodeOptions(prompt="What moves?"))
+    assert len(ids) == planner.sequence_length([served.server], q, EncodeOptions(prompt="What moves?"))
     assert ids.count(served.encode.layout.placeholder_token_id) == served.encode.retained_tokens(q)
     assert len(ids) == served.encode.sequence_length(q)
 
