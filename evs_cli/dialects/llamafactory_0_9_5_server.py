@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from evs_cli.dialects import llamafactory_0_9_5 as rules
-from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.base import Int64Array, PruningRate, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest
 from evs_cli.dialects.server import FamilyRules, Server
 from evs_cli.encoders.base import EncodeOptions
@@ -34,9 +34,9 @@ class LlamaFactory(Server):
         """See ``Server.pruning``."""
         return PruningRate(0.0, "LLaMA-Factory does not prune", can_prune=False)
 
-    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
+    def source_of(self, video: VideoInfo, options: ServerOptions, reads: Int64Array | None = None) -> ServerSource:
         """See ``Server.source_of``: the header of the stream."""
-        seen = super().source_of(video, options)
+        seen = super().source_of(video, options, reads)
         return rules.StreamSource(
             **vars(seen),
             stated_frames=video.header_num_frames,

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from evs_cli.dialects import qwen_vl_utils_0_0_14 as rules
-from evs_cli.dialects.base import PruningRate, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.base import Int64Array, PruningRate, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.pixels import message_pixels
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path
 from evs_cli.dialects.server import FamilyRules, Server
+from evs_cli.dialects.torchcodec_frames import torchcodec_facts
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import UsageError
 from evs_cli.video.info import VideoInfo
@@ -41,7 +42,7 @@ class QwenVlUtils(Server):
         """See ``Server.pruning``: what feeds a model prunes nothing."""
         return PruningRate(0.0, f"{self.caller.name} does not prune", can_prune=False)
 
-    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
+    def source_of(self, video: VideoInfo, options: ServerOptions, reads: Int64Array | None = None) -> ServerSource:
         """See ``Server.source_of``: torchcodec's frames and rate, or decord's and torchvision's rate of the header.
 
         Raises:
@@ -50,9 +51,10 @@ class QwenVlUtils(Server):
         reader = options.video_kwargs.get("FORCE_QWENVL_VIDEO_READER", rules.READERS[0])
         if reader not in rules.READERS:
             raise UsageError(f"Invalid FORCE_QWENVL_VIDEO_READER ({reader!r}). Expected {', '.join(rules.READERS)}.")
-        source = super().source_of(video, options)
-        if reader == "torchcodec" and video.duration_seconds > 0:
-            source = replace(source, average_fps=video.num_frames / video.duration_seconds)
+        source = super().source_of(video, options, reads)
+        if reader == "torchcodec":
+            facts = torchcodec_facts(video)
+            source = replace(source, num_frames=facts.num_frames, average_fps=facts.average_fps)
         return source
 
     def configured(self, options: ServerOptions, asked: Mapping[str, Any]) -> ServerOptions:

@@ -266,7 +266,7 @@ class VideoEncoder(ABC):
         return None
 
     def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
-        """Positions of the *unpruned* sequence, ``(3, L)`` or ``(L,)`` int64; None for recurrent models.
+        """Positions of the *unpruned* sequence, ``(3, L)`` or ``(L,)`` int64; None for a model that takes none.
 
         The pruned sequence's positions are a selection of these. Families without positions of their own count ids.
         """

@@ -131,6 +131,10 @@ def check_video(
     names = client.served_names()
     listed = choose_served_name(names, request.served_model, SHORT_NAMES.get(model, model) if is_named else None)
     if not is_named:
+        if plan.get("trust_remote_code"):  # a server would choose what is run here
+            raise UsageError(
+                "--trust-remote-code runs a model's code, and without --model the server names it. Expected both."
+            )
         plan["model"] = _root(listed, client)
     session = session_of(plan, listed.owner)
     is_guess = _has_no_dialect(plan) and dialect_of_owner(listed.owner) is None
@@ -175,7 +179,8 @@ def session_of(plan: RequestKeywords, owner: str | None) -> SessionRequest:
         known = dialect_of_owner(owner)
         dialect = "vllm" if known is None else known.name
     asked: RequestKeywords = {**plan, "prompt": prompt, "dialect": dialect}
-    session = make_request(**asked)
+    # A server decodes the file before it answers, so that a check may wait for as much.
+    session = replace(make_request(**asked), decodes_first=True)
     if session.dialect.is_evs:
         raise UsageError("--dialect evs is no server's. Expected vllm, sglang or hf.")
     return session

@@ -187,7 +187,7 @@ class FramesExporter:
         planned = self._sent(plan, plan.clip.pts_seconds, height, width)
         notes += self._settle_text(planned)
         require_decodable(planned, plan.video.name, self.options)
-        with replacing(output) as file:
+        with replacing(output, overwrite=overwrite) as file:
             writer = JpegBodyWriter(file, self._body(planned))
             pts = plan.clip.pts_seconds[self._write_frames(plan, writer, height, width)]
             sent = self._sent(plan, pts, height, width)
