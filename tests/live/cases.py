@@ -60,6 +60,8 @@ VLLM_CASES = (
     Case("glm4v", _media(fps=1)),
     Case("glm46v"),
     Case("glm46v", (), {"max_frames": 12}),
+    Case("glm46v_anew"),
+    Case("glm46v_anew", _media(num_frames=10)),
 )
 """Six families; those with a request of their own share the server of the same options."""
 

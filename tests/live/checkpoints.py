@@ -7,6 +7,7 @@ a rule that joins text where the server does not, or the other way round, gives 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,11 +174,19 @@ def save_glm4v(folder: Path) -> None:
     _glm(folder, tf.Glm4vConfig, "Glm4vForConditionalGeneration", _glm4v_processor)
 
 
-def save_glm46v(folder: Path) -> None:
-    """GLM-4.6V: the mixture of experts of GLM-4.5V with the processor of 4.6V, as published."""
+def save_glm46v_anew(folder: Path) -> None:
+    """GLM-4.6V as transformers 5 saves it: the processors in one file, where vLLM does not look for the video's."""
     experts = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "n_shared_experts": 1}
     more = {"text": {**experts, "first_k_dense_replace": 1}}
     _glm(folder, tf.Glm4vMoeConfig, "Glm4vMoeForConditionalGeneration", _glm46v_processor, **more)
+
+
+def save_glm46v(folder: Path) -> None:
+    """GLM-4.6V: the mixture of experts of GLM-4.5V with the processor of 4.6V, which a file of its own names."""
+    save_glm46v_anew(folder)
+    whole = json.loads((folder / "processor_config.json").read_text(encoding="utf-8"))
+    text = json.dumps(whole["video_processor"])
+    (folder / "video_preprocessor_config.json").write_text(text, encoding="utf-8")
 
 
 SAVERS: dict[str, Callable[[Path], None]] = {
@@ -187,6 +196,7 @@ SAVERS: dict[str, Callable[[Path], None]] = {
     "internvl": save_internvl,
     "glm4v": save_glm4v,
     "glm46v": save_glm46v,
+    "glm46v_anew": save_glm46v_anew,
 }
 
 

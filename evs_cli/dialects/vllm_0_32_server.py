@@ -1,0 +1,41 @@
+"""vLLM 0.32 as a whole: the rules of 0.33 without its limit of decoded bytes and without its count of packets.
+
+The two releases were compared part by part (``tests/live/compare_wheels.py``). ``multimodal/media/base.py`` has the limit
+from 0.33 on, ``multimodal/video_decoders/opencv.py`` the count of files that state none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evs_cli.dialects.base import RefusedByServerError, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.server import Limit
+from evs_cli.dialects.vllm_0_33_limits import DECODED_BYTES, IMAGE_PIXELS_VARIABLE, VARIABLES
+from evs_cli.dialects.vllm_0_33_server import Vllm as Vllm033
+from evs_cli.video.info import VideoInfo
+
+
+class Vllm(Vllm033):
+    """See ``Server``."""
+
+    limit_variables = {IMAGE_PIXELS_VARIABLE: VARIABLES[IMAGE_PIXELS_VARIABLE]}
+
+    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
+        """See ``Server.source_of``: OpenCV's count alone.
+
+        Raises:
+            RefusedByServerError: a file that its OpenCV cannot decode or cannot count.
+        """
+        if not video.header_num_frames and not video.container_seconds:
+            raise RefusedByServerError(
+                "the file states neither its frames nor its length, and vLLM 0.32 finds no frame in it.",
+                hint="Write it anew (ffmpeg -i … -c copy clip.mp4), or serve it with vLLM 0.33, which counts it.",
+            )
+        return super().source_of(video, options)
+
+    def limits(self, model: ServedModel, options: ServerOptions, context: int | None) -> Iterator[Limit]:
+        """See ``Server.limits``."""
+        return (limit for limit in super().limits(model, options, context) if limit.name != DECODED_BYTES)
+
+
+SERVER = Vllm()
