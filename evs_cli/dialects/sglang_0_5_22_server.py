@@ -1,7 +1,7 @@
 """SGLang 0.5.22 as a whole: the rules of 0.5.23, but a request of GLM may raise what the server was started with.
 
-The two releases were compared part by part (``tests/live/compare_wheels.py``); ``multimodal/processors/glm4v.py`` lowers
-a request's ``fps`` and ``max_frames`` from 0.5.23 on.
+``tests/live/compare_wheels.py`` compared the two releases part by part. From 0.5.23 on
+``multimodal/processors/glm4v.py`` lowers a request's ``fps`` and ``max_frames``.
 """
 
 from __future__ import annotations

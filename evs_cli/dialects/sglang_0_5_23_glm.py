@@ -66,9 +66,7 @@ def glm(
     return plan.with_notes(notes)
 
 
-def _sampling_options(
-    model: GlmModel, options: ServerOptions, is_bounded: bool
-) -> tuple[Mapping[str, Any], list[str]]:
+def _sampling_options(model: GlmModel, options: ServerOptions, is_bounded: bool) -> tuple[Mapping[str, Any], list[str]]:
     """What settles the sampling, and what is to be said of it: the server's, lowered or replaced by the request."""
     given = {
         "fps": model.fps,

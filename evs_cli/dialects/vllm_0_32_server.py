@@ -1,12 +1,13 @@
 """vLLM 0.32 as a whole: the rules of 0.33 without its limit of decoded bytes and without its count of packets.
 
-The two releases were compared part by part (``tests/live/compare_wheels.py``). ``multimodal/media/base.py`` has the limit
-from 0.33 on, ``multimodal/video_decoders/opencv.py`` the count of files that state none.
+``tests/live/compare_wheels.py`` compared the two releases part by part. From 0.33 on ``multimodal/media/base.py`` has
+the limit, and ``multimodal/video_decoders/opencv.py`` the count of files that state none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from evs_cli.dialects.base import RefusedByServerError, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.server import Limit
@@ -18,7 +19,7 @@ from evs_cli.video.info import VideoInfo
 class Vllm(Vllm033):
     """See ``Server``."""
 
-    limit_variables = {IMAGE_PIXELS_VARIABLE: VARIABLES[IMAGE_PIXELS_VARIABLE]}
+    limit_variables: ClassVar[Mapping[str, str]] = {IMAGE_PIXELS_VARIABLE: VARIABLES[IMAGE_PIXELS_VARIABLE]}
 
     def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
         """See ``Server.source_of``: OpenCV's count alone.

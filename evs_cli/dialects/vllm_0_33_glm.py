@@ -27,8 +27,8 @@ MAX_SECONDS = 300
 
 
 _UNNAMED = (
-    "vLLM samples as of an unknown model: the checkpoint names its video processor in processor_config.json alone, where "
-    "vLLM does not look; a video_preprocessor_config.json with the same content makes it sample as the model does"
+    "vLLM samples as of an unknown model: the checkpoint names its video processor in processor_config.json alone, "
+    "where vLLM does not look; a video_preprocessor_config.json with the same content makes it sample as the model does"
 )
 
 

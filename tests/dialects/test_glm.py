@@ -56,9 +56,7 @@ GLM41 = GlmModel(
     placeholder="<|image|>",
 )
 """GLM-4.1V-9B, by its preprocessor_config.json."""
-GLM46 = replace(
-    GLM41, architecture="Glm4vMoeForConditionalGeneration", samples_by_length=True, vllm_loader="length"
-)
+GLM46 = replace(GLM41, architecture="Glm4vMoeForConditionalGeneration", samples_by_length=True, vllm_loader="length")
 CLIP = ServerSource(300, 30.0, 720, 1280)
 RATE = st.one_of(st.sampled_from([0.5, 1, 2, 4, 30]), st.floats(0.05, 40.0))
 SHORT = st.builds(
@@ -406,7 +404,7 @@ def test_one_pixel_limit_asked_for_is_sent_with_the_models_other():
     loader=st.fixed_dictionaries({}, optional={"fps": RATE, "num_frames": st.sampled_from([-1, 1, 8, 32, 999])}),
 )
 def test_an_unnamed_processor_gets_frames_evenly(source, loader):
-    """vLLM takes 32, or as many as it is told, from the first frame to the last; the processor is GLM's all the same."""
+    """vLLM takes 32, or as many as it is told, from the first frame to the last; the processor stays GLM's."""
     model = replace(GLM46, vllm_loader="uniform")
     asked = loader.get("num_frames", 32)
     number = min(asked, source.num_frames) if asked > 0 else source.num_frames

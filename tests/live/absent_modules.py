@@ -1,7 +1,7 @@
 """Empty modules in place of those that a server's preprocessing imports and does not use: kernels, layers, models.
 
-``install(names)`` makes every import below one of the names, and of a package that is not installed, give a module whose
-attributes are classes without content.
+``install(names)`` makes every import below one of the names, and of packages that are not installed, give a module
+whose attributes are classes without content.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ SGLANG_CASES = (
     Case("qwen3_vl", _process(fps=1, max_pixels=200_704)),
     Case("qwen3_5"),
     Case("glm4v"),
-    Case("glm4v", (), {"fps": 1.0, "max_frames": 20}),
+    Case("glm4v", _process(fps=1, max_frames=20)),
     Case("glm46v"),
 )
 """Families that the processors of SGLang's wheel take."""

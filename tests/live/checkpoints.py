@@ -1,7 +1,7 @@
 """Checkpoints without weights of the families that are held against servers, with the published limits.
 
 A render server preprocesses alone, so it reads the configuration, the processor and the tokenizer, and no weight. The
-tokenizer merges letters across the borders of the pieces that a prompt is made of, as those of the published models may:
+tokenizer merges letters across the borders of the pieces that a prompt is made of, as those of published models may:
 a rule that joins text where the server does not, or the other way round, gives other ids.
 """
 
@@ -22,8 +22,20 @@ _TEXT = {
     **{"num_key_value_heads": 2, "head_dim": 64, "max_position_embeddings": CONTEXT, "bos_token_id": None},
 }
 _VISION = {"hidden_size": 64, "intermediate_size": 64, "depth": 2, "num_heads": 2, "out_hidden_size": 128}
-_LONG_TOKENS = ("userĊ<", "assistantĊ", "systemĊ", "Ġseconds", ">Ċ", "0.", "ĠsecondsĊ", "Ġseconds>", "FrameĠ", ":Ġ", "ĠtheĠ")
-"""Tokens of several letters, in the letters of byte-level tokenizers: they span the pieces of a prompt (``user\\n<``)."""
+_LONG_TOKENS = (
+    "userĊ<",
+    "assistantĊ",
+    "systemĊ",
+    "Ġseconds",
+    ">Ċ",
+    "0.",
+    "ĠsecondsĊ",
+    "Ġseconds>",
+    "FrameĠ",
+    ":Ġ",
+    "ĠtheĠ",
+)
+"""Tokens of several letters, in byte-level letters: they span the pieces of a prompt (``user\\n<``)."""
 
 
 def _merges() -> tuple[list[tuple[str, str]], dict[str, int]]:

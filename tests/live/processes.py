@@ -1,4 +1,4 @@
-"""Servers of all cases in one process a kind, started with a case's command line and stopped when they are done with."""
+"""Servers of all cases in one process a kind, started with a case's command line, stopped when no more is asked of them."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ def sglang_servers(
     """
     ports = _free_ports({(case.family, case.started) for case in cases})
     words = {key: sglang_words(checkpoints[key[0]], key[1]) for key in ports}
-    own = {
-        key: [*words[key], "--port", str(port), "--served-model-name", SERVED_NAME] for key, port in ports.items()
-    }
+    own = {key: [*words[key], "--port", str(port), "--served-model-name", SERVED_NAME] for key, port in ports.items()}
     commands = {key: shlex.join(["python", "-m", "sglang.launch_server", *line]) for key, line in words.items()}
     with _running(environment, _HERE / "processor_servers.py", own, folder / "sglang.log") as version:
         yield Servers(version, {key: f"http://127.0.0.1:{port}" for key, port in ports.items()}, commands)

@@ -26,7 +26,9 @@ from vllm.entrypoints.launchers.render.entry import build_and_serve_renderer
 from vllm.model_executor.models import registry
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-registry._run_in_subprocess = lambda inspect: inspect()  # a process a family would spare CUDA alone, and import it all anew
+registry._run_in_subprocess = lambda inspect: (
+    inspect()
+)  # a process a family would spare CUDA alone, and import it all anew
 
 
 SERVING: set[asyncio.Task[Any]] = set()

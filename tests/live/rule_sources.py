@@ -112,7 +112,9 @@ SGLANG = (
     Source("sglang/srt/multimodal/evs/evs_processor.py", (), "Nemotron's placeholders"),
     Source("sglang/srt/utils/video_decoder.py", ("VideoDecoderWrapper",), "a file's frames and rate"),
     Source("sglang/srt/utils/common.py", ("load_video", "sample_video_frames"), "Nemotron: sampling"),
-    Source("sglang/srt/parser/jinja_template_utils.py", ("process_content_for_template_format",), "options of requests"),
+    Source(
+        "sglang/srt/parser/jinja_template_utils.py", ("process_content_for_template_format",), "options of requests"
+    ),
 )
 
 SOURCES = {"vllm": VLLM, "sglang": SGLANG}

@@ -1,8 +1,8 @@
 """Holds the dialects against running servers: ``python tests/live/run.py``.
 
 Makes an environment a server (once; see environments.py), checkpoints without weights, and twenty clips; starts the
-servers; runs ``evs check`` on every clip at every server; prints a table of what is equal, refused by both, and differs,
-and a reason for each difference. Exit code 1 where a difference has none. Not a test of the default run: it installs
+servers; runs ``evs check`` on every clip at every server; prints a table of what is equal, refused by both, and
+differs, and a reason for each difference. Exit code 1 where a difference has none. Not a test of the default run: it installs
 10 GB, and takes minutes.
 """
 
@@ -54,7 +54,9 @@ def main() -> int:
     """Run what is asked, print the table; 1 where a difference has no reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     home = Path(tempfile.gettempdir()) / "evs-live"
-    parser.add_argument("--folder", type=Path, default=home, help="where environments and wheels are kept (%(default)s)")
+    parser.add_argument(
+        "--folder", type=Path, default=home, help="where environments and wheels are kept (%(default)s)"
+    )
     parser.add_argument("--server", choices=VERSIONS, action="append", help="one of them; all where none is named")
     parser.add_argument("--version", help="of the one server named; all that are known where none is")
     parser.add_argument("--family", action="append", help="cases of these families alone")

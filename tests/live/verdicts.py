@@ -1,4 +1,4 @@
-"""Whether a running server counts a clip as it is planned: ``evs check``'s own job, and one question where it refuses."""
+"""Whether a running server counts a clip as planned: ``evs check``'s own job, and a question where that refuses."""
 
 from __future__ import annotations
 
@@ -73,4 +73,6 @@ def _refused(clip: Path, url: str, dialect: str, asked: Mapping[str, Any], error
         answer = HttpJson(parse_address(url), None, 300.0).post("/tokenize", body)
     except ServerError as refusal:
         return Verdict(clip.name, Kind.REFUSED, f"{error.message} | {refusal.message}"[:300])
-    return Verdict(clip.name, Kind.DIFFERS, f"refused by the plan alone ({error.message}); {answer.get('count')} served")
+    return Verdict(
+        clip.name, Kind.DIFFERS, f"refused by the plan alone ({error.message}); {answer.get('count')} served"
+    )
