@@ -1,4 +1,4 @@
-"""Servers of all cases in one process a kind, started with a case's command line, stopped when no more is asked of them."""
+"""Servers of all cases in one process a kind: started by each case's command line, ended with their block."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,32 +33,51 @@ _UNUSED = (
 _ABSENT_PACKAGES = ("triton", "sgl_kernel", "flashinfer")
 absent_modules.install(_UNUSED, packages=_ABSENT_PACKAGES)
 
+import msgspec  # noqa: E402
 from sglang.srt import runtime_context  # noqa: E402
+from sglang.srt.server_args import ServerArgs  # noqa: E402
+
+
+_DEFAULTS = {field.name: field for field in msgspec.structs.fields(ServerArgs)}
 
 
 class Settings(SimpleNamespace):
-    """What SGLang's processors ask of a running server; whatever is not said is None, as without an option."""
+    """What SGLang's processors ask of a running server; whatever is not said is as without an option."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return None
+        field = _DEFAULTS.get(name)
+        if field is None or field.default is not msgspec.NODEFAULT:
+            return None if field is None else field.default
+        return None if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
-MULTIMODAL = Settings(mm_process_config={}, mm_preprocess_cache_size_mb=0, mm_processor_worker_num=1)
-SERVING = Settings(tokenizer_worker_num=1, skip_tokenizer_init=False)
-runtime_context.get_mm = lambda: MULTIMODAL
-runtime_context.get_serving = lambda: SERVING
-runtime_context.get_exec = lambda: Settings()
-runtime_context.get_parallel = lambda: Settings(tp_size=1)
+STARTED = Settings(mm_preprocess_cache_size_mb=0, mm_processor_worker_num=1, tp_size=1)
+"""What is asked of any part of the server's settings; ``mm_process_config`` is each server's own."""
+runtime_context.RuntimeContext.config_bag = lambda self, name: STARTED
+runtime_context.get_parallel = lambda: STARTED
 
+import torch  # noqa: E402
 import transformers  # noqa: E402
-from sglang.srt.multimodal.processors.glm4v import Glm4vImageProcessor  # noqa: E402
-from sglang.srt.multimodal.processors.qwen_vl import QwenVLImageProcessor  # noqa: E402
+from sglang.srt.multimodal.processors import glm4v, qwen_vl  # noqa: E402
 from sglang.version import __version__  # noqa: E402
 
-PROCESSORS = {"qwen2_5_vl": QwenVLImageProcessor, "qwen3_vl": QwenVLImageProcessor, "qwen3_5": QwenVLImageProcessor}
-PROCESSORS |= {"glm4v": Glm4vImageProcessor, "glm4v_moe": Glm4vImageProcessor}
+
+class NoPositions:
+    """In place of ``MRotaryEmbedding``: positions are made from the ids, which are settled by then."""
+
+    @staticmethod
+    def get_rope_index(**of_ids: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Zeros of the shape that is expected."""
+        return torch.zeros(3, 1, 1, dtype=torch.long), torch.zeros(1, 1, dtype=torch.long)
+
+    get_rope_index_glm4v = get_rope_index
+
+
+glm4v.MRotaryEmbedding = qwen_vl.MRotaryEmbedding = NoPositions
+PROCESSORS = dict.fromkeys(("qwen2_5_vl", "qwen3_vl", "qwen3_5"), qwen_vl.QwenVLImageProcessor)
+PROCESSORS |= dict.fromkeys(("glm4v", "glm4v_moe"), glm4v.Glm4vImageProcessor)
 """By ``model_type``."""
 
 
@@ -69,7 +89,7 @@ class Counter:
         self.max_model_len = arguments.context_length
         config = transformers.AutoConfig.from_pretrained(self.folder)
         self.processor = transformers.AutoProcessor.from_pretrained(self.folder)
-        MULTIMODAL.mm_process_config = json.loads(arguments.mm_process_config)  # read as a processor is made
+        STARTED.mm_process_config = json.loads(arguments.mm_process_config)  # read as a processor is made
         self.own = PROCESSORS[config.model_type](config, Settings(), self.processor, "default", skip_mm_pool=True)
 
     def ids(self, body: dict[str, Any]) -> list[int]:
@@ -112,6 +132,7 @@ def handler_of(counter: Counter) -> type[BaseHTTPRequestHandler]:
             try:
                 ids = counter.ids(body)
             except Exception as error:  # as a server answers whatever its processor raises
+                traceback.print_exc()
                 self.answer(400, {"message": f"{type(error).__name__}: {error}"[:300]})
             else:
                 self.answer(200, {"tokens": ids, "count": len(ids), "max_model_len": counter.max_model_len})
@@ -150,6 +171,7 @@ def main() -> None:
             arguments = parser.parse_args(words)
             server = ThreadingHTTPServer(("127.0.0.1", arguments.port), handler_of(Counter(arguments)))
         except BaseException as error:
+            traceback.print_exc()
             tell(number=number, failed=f"{type(error).__name__}: {error}"[:300])
         else:
             threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -2,8 +2,8 @@
 
 Makes an environment a server (once; see environments.py), checkpoints without weights, and twenty clips; starts the
 servers; runs ``evs check`` on every clip at every server; prints a table of what is equal, refused by both, and
-differs, and a reason for each difference. Exit code 1 where a difference has none. Not a test of the default run: it installs
-10 GB, and takes minutes.
+differs, and a reason for each difference. Exit code 1 where a difference has none. Not a test of the default run: it
+installs 10 GB once, and then takes minutes.
 """
 
 from __future__ import annotations
