@@ -1,7 +1,8 @@
-"""vLLM 0.32 as a whole: the rules of 0.33 without its limit of decoded bytes and without its count of packets.
+"""vLLM 0.32 as a whole: the rules of 0.33 without its limit of decoded bytes and its count of packets.
 
-``tests/live/compare_wheels.py`` compared the two releases part by part. From 0.33 on ``multimodal/media/base.py`` has
-the limit, and ``multimodal/video_decoders/opencv.py`` the count of files that state none.
+From 0.33 on ``multimodal/media/base.py`` has the limit, and ``multimodal/video_decoders/opencv.py`` the count of files
+that state none; it reads frames anew, where 0.32 seeks to the end to count them, and back. The parts that the rules
+come from were compared by ``tests/live/compare_wheels.py``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Vllm(Vllm033):
                 "the file states neither its frames nor its length, and vLLM 0.32 finds no frame in it.",
                 hint="Write it anew (ffmpeg -i … -c copy clip.mp4), or serve it with vLLM 0.33, which counts it.",
             )
+        if video.num_frames == 1:
+            raise RefusedByServerError("vLLM 0.32 finds no frame in a file of one: it reads on from the end.")
         return super().source_of(video, options)
 
     def limits(self, model: ServedModel, options: ServerOptions, context: int | None) -> Iterator[Limit]:

