@@ -67,6 +67,7 @@ _SERVER: Options = {
     "mm_processor_kwargs": (o.MmProcessorKwargs, None),
     "mm_process_config": (o.MmProcessConfig, None),
     "max_num_batched_tokens": (o.MaxNumBatchedTokens, None),
+    "decodes_first": (o.DecodeFirst, False),
 }
 """The server whose rules hold, by the names of ``ServerRequest``."""
 _RUN: Options = {

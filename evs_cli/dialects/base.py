@@ -36,6 +36,22 @@ class ServerSource:
     """Rows of a decoded frame, turned upright; pixels that are not square stay as they are."""
     width: int
     """Columns of a decoded frame."""
+    lost: frozenset[int] = frozenset()
+    """Of these, the frames that its reader leaves out: past the end of the file, or not to be decoded."""
+
+    def read(self, indices: Int64Array) -> tuple[Int64Array, list[str]]:
+        """What its reader gets of (S,) ascending frames that are asked for, and a sentence where that is fewer.
+
+        Raises:
+            RefusedByServerError: none of them is left.
+        """
+        if self.lost.isdisjoint(indices.tolist()):
+            return indices, []
+        kept = np.array([index for index in indices.tolist() if index not in self.lost], dtype=np.int64)
+        if not len(kept):
+            raise RefusedByServerError("none of the frames that the server asks for is in the file.")
+        where = "past the end of the file" if min(self.lost) > kept[-1] else "not to be decoded"
+        return kept, [f"{len(indices) - len(kept)} of its {len(indices)} frames are {where}, and it leaves them out"]
 
     @property
     def duration_seconds(self) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evs_cli.dialects import Dialect
-from evs_cli.dialects.base import PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import Int64Array, PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
 from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
@@ -33,6 +33,8 @@ class SourceTimes:
     pts_seconds: FloatArray
     """(F,) float64, when each is shown."""
     duration_seconds: float
+    reads: Int64Array | None = None
+    """(G,) int64: which of them the server's reader gets for each of its indices; None numbers them as they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,9 @@ class ServedClip:
     notes: tuple[str, ...]
     request_note: str | None = None
     """Of the notes, what a server must be started with so that it takes the request; None where nothing is needed."""
+
+    leaves_out_lost_frames: bool = False
+    """Whether the server goes on without frames that do not decode, rather than fail."""
 
     @property
     def q(self) -> float:
@@ -131,14 +136,8 @@ class ServedPlanner:
         """The rate the server prunes at, and who says so."""
         return self.rules.pruning(self.model, self.options)
 
-    def server_plan(
-        self,
-        source: ServerSource,
-        sampling: SamplingRequest,
-        options: EncodeOptions,
-        held_frames: int | None = None,
-    ) -> ServerPlan:
-        """What the server makes of a source, of whose frames the file holds ``held_frames``; None is all of them.
+    def server_plan(self, source: ServerSource, sampling: SamplingRequest, options: EncodeOptions) -> ServerPlan:
+        """What the server makes of a source.
 
         Raises:
             RefusedByServerError: it would refuse the clip, or fail on it.
@@ -148,30 +147,7 @@ class ServedPlanner:
             raise RefusedByServerError(
                 "a server that was started with --limit-mm-per-prompt '{\"video\": 0}' takes no video."
             )
-        server_options = self.server_options(sampling, options)
-        plan = self.family.plan(source, self.model, server_options)
-        if held_frames is None or not self.rules.skips_missing_frames:
-            return plan
-        return self._without_missing(plan, source, server_options, held_frames)
-
-    def _without_missing(
-        self, plan: ServerPlan, source: ServerSource, options: ServerOptions, held_frames: int
-    ) -> ServerPlan:
-        """The plan without the frames past the last one of a file that holds ``held_frames``.
-
-        Raises:
-            RefusedByServerError: no frame is left, or fewer than the model takes.
-        """
-        readable = plan.frame_indices[plan.frame_indices < held_frames]
-        lost = len(plan.frame_indices) - len(readable)
-        if lost == 0:
-            return plan
-        if not len(readable):
-            raise RefusedByServerError("none of the frames that the server asks for is in the file.")
-        assert self.family.plan_frames is not None
-        note = f"{lost} of its {len(plan.frame_indices)} frames are past the end of the file, and it leaves them out"
-        again = self.family.plan_frames(source, self.model, options, readable, plan.rule)
-        return replace(again, notes=(*dict.fromkeys((*plan.notes, *again.notes)), note))
+        return self.family.plan(source, self.model, self.server_options(sampling, options))
 
     def plan(
         self, source: ServerSource, true: SourceTimes, sampling: SamplingRequest, options: EncodeOptions
@@ -182,7 +158,7 @@ class ServedPlanner:
             RefusedByServerError: the server would refuse the clip, or fail on it.
         """
         request_note = self.request_note(self.request_arguments(sampling, options))
-        server = self.server_plan(source, sampling, options, len(true.pts_seconds))
+        server = self.server_plan(source, sampling, options)
         selection = self.selection(server, true)
         clip = Clip(source.height, source.width, selection.pts_seconds, true.duration_seconds)
         counts = [server.tokens_per_frame] * server.token_grid_thw.t
@@ -202,11 +178,13 @@ class ServedPlanner:
         request_notes = (note for note in asked_notes if note is not None)
         notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes, *request_notes)
         outer = sum(map(len, self.encoder.text_ids(server.outer)))
-        return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes, request_note)
+        goes_on = self.rules.leaves_out_lost_frames(self.options)
+        return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes, request_note, goes_on)
 
     def selection(self, server: ServerPlan, true: SourceTimes) -> FrameSelection:
         """The frames a server samples, among those there really are: one past the last is the last."""
-        indices = np.minimum(server.frame_indices, len(true.pts_seconds) - 1)
+        asked = server.frame_indices if true.reads is None else true.reads[server.frame_indices]
+        indices = np.minimum(asked, len(true.pts_seconds) - 1)
         return FrameSelection(
             frame_indices=indices,
             pts_seconds=true.pts_seconds[indices],

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from evs_cli.dialects.base import RefusedByServerError, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.base import Int64Array, RefusedByServerError, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.opencv_frames import opencv_num_frames, opencv_reads
 from evs_cli.dialects.server import Limit
 from evs_cli.dialects.vllm_0_33_limits import DECODED_BYTES, IMAGE_PIXELS_VARIABLE, VARIABLES
 from evs_cli.dialects.vllm_0_33_server import Vllm as Vllm033
@@ -22,7 +23,7 @@ class Vllm(Vllm033):
 
     limit_variables: ClassVar[Mapping[str, str]] = {IMAGE_PIXELS_VARIABLE: VARIABLES[IMAGE_PIXELS_VARIABLE]}
 
-    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
+    def source_of(self, video: VideoInfo, options: ServerOptions, reads: Int64Array | None = None) -> ServerSource:
         """See ``Server.source_of``: OpenCV's count alone.
 
         Raises:
@@ -35,7 +36,13 @@ class Vllm(Vllm033):
             )
         if video.num_frames == 1:
             raise RefusedByServerError("vLLM 0.32 finds no frame in a file of one: it reads on from the end.")
-        return super().source_of(video, options)
+        return super().source_of(video, options, reads)
+
+    def reads_of(self, video: VideoInfo, options: ServerOptions) -> Int64Array | None:
+        """See ``Server.reads_of``: what is read after the seek to the end and back need not begin with frame 0."""
+        if super().reads_of(video, options) is None:
+            return None
+        return opencv_reads(video, opencv_num_frames(video, decodes=True), is_sought=True)
 
     def limits(self, model: ServedModel, options: ServerOptions, context: int | None) -> Iterator[Limit]:
         """See ``Server.limits``."""

@@ -49,6 +49,8 @@ class EncodeKeywords(TypedDict, total=False):
     video_pruning_rate: float | str | None
     max_model_len: int | str | None
     max_num_batched_tokens: int | str | None
+    decodes_first: bool
+    """Whether a file is decoded before it is planned, where the server leaves out what does not decode."""
 
 
 class RequestKeywords(EncodeKeywords, total=False):

@@ -66,6 +66,15 @@ MaxNumBatchedTokens = Annotated[
         rich_help_panel=_SERVER,
     ),
 ]
+DecodeFirst = Annotated[
+    bool,
+    typer.Option(
+        "--decode-first",
+        help="Decode the whole file before it is planned, as vLLM does, to find frames that do not decode. A plan "
+        "takes them for whole otherwise.",
+        rich_help_panel=_SERVER,
+    ),
+]
 ServerRate = Annotated[
     float | None,
     typer.Option(
