@@ -41,7 +41,7 @@ class Vllm(Server):
         "internvl": FamilyRules(internvl.internvl, internvl.internvl_frames),
     }
     own_options = frozenset(("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens"))
-    limit_variables = limits.VARIABLES
+    limit_variables: ClassVar[Mapping[str, str]] = limits.VARIABLES
     context_option = "--max-model-len"
     trust_option = "--trust-request-mm-kwargs"
     owner = "vllm"

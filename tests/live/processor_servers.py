@@ -21,6 +21,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+TOLD = os.fdopen(os.dup(1), "w")
+"""What the caller reads; it stops once all servers are up, so that a library's own lines would fill the pipe."""
+os.dup2(2, 1)
 os.environ.setdefault("SGLANG_USE_CPU_ENGINE", "1")  # before its modules are imported
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -151,8 +154,8 @@ def handler_of(counter: Counter) -> type[BaseHTTPRequestHandler]:
 
 
 def tell(**said: Any) -> None:
-    """One line on standard output."""
-    print(json.dumps(said), file=sys.__stdout__, flush=True)
+    """One line to the caller."""
+    print(json.dumps(said), file=TOLD, flush=True)
 
 
 def main() -> None:

@@ -15,6 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+TOLD = os.fdopen(os.dup(1), "w")
+"""What the caller reads; it stops once all servers are up, so that a library's own lines would fill the pipe."""
+os.dup2(2, 1)
+
 try:
     from vllm.entrypoints.common.cli_args import make_arg_parser, validate_parsed_serve_args  # 0.33
 except ImportError:
@@ -63,8 +67,8 @@ async def serve(words: list[str]) -> None:
 
 
 def tell(**said: Any) -> None:
-    """One line on standard output, which is not vLLM's."""
-    print(json.dumps(said), file=sys.__stdout__, flush=True)
+    """One line to the caller."""
+    print(json.dumps(said), file=TOLD, flush=True)
 
 
 async def main() -> None:
