@@ -36,9 +36,9 @@ _UNUSED = (
 _ABSENT_PACKAGES = ("triton", "sgl_kernel", "flashinfer")
 absent_modules.install(_UNUSED, packages=_ABSENT_PACKAGES)
 
-import msgspec  # noqa: E402
-from sglang.srt import runtime_context  # noqa: E402
-from sglang.srt.server_args import ServerArgs  # noqa: E402
+import msgspec
+from sglang.srt import runtime_context
+from sglang.srt.server_args import ServerArgs
 
 _DEFAULTS = {field.name: field for field in msgspec.structs.fields(ServerArgs)}
 
@@ -60,10 +60,10 @@ STARTED = Settings(mm_preprocess_cache_size_mb=0, mm_processor_worker_num=1, tp_
 runtime_context.RuntimeContext.config_bag = lambda self, name: STARTED
 runtime_context.get_parallel = lambda: STARTED
 
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from sglang.srt.multimodal.processors import glm4v, qwen_vl  # noqa: E402
-from sglang.version import __version__  # noqa: E402
+import torch
+import transformers
+from sglang.srt.multimodal.processors import glm4v, qwen_vl
+from sglang.version import __version__
 
 
 class NoPositions:
