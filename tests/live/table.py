@@ -71,9 +71,9 @@ def markdown(results: Sequence[CaseResult]) -> str:
 
 
 def summary(results: Sequence[CaseResult]) -> str:
-    """A row a dialect and family: servers, and what came out of all their clips."""
+    """A row a dialect and family: option sets, and what came out of all their clips."""
     lines = [
-        f"| dialect | family | servers | {' | '.join(kind.value for kind in Kind)} |",
+        f"| dialect | family | option sets | {' | '.join(kind.value for kind in Kind)} |",
         f"|---|---|--:|{'--:|' * len(Kind)}",
     ]
     for dialect, family in dict.fromkeys((result.dialect, result.case.family) for result in results):
