@@ -1,5 +1,8 @@
 """A server's plan is what runs: ids by the processor's own hand, sizes and counts by encoding, facts by real files."""
 
+import io
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -281,3 +284,27 @@ def test_the_library_takes_a_dialect_too(tiny_model):
     pruned = evs_cli.prune_video(SAMPLE, q=0.5, model=str(tiny_model("qwen3_vl")), dialect="vllm", fps=1.0)
     assert pruned.provenance["dialect"] == "vllm@0.33"
     assert pruned.token_grid_thw[0] == 5
+
+
+def test_a_file_is_decoded_before_it_is_planned(evs, tiny_model, tmp_path):
+    """5 of 20 frames are noise: vLLM leaves those out that it asks for. A plan alone takes them for whole."""
+    line = ["plan", damaged_clip(tmp_path), "--model", tiny_model("qwen3_vl"), "--dialect", "vllm", "--fps", 10]
+    _, _, err = evs(*line)
+    assert "it leaves them out" not in err
+    code, _, err = evs(*line, "--decode-first")
+    assert (code, "5 of its 20 frames are not to be decoded, and it leaves them out" in err) == (0, True)
+    code, _, err = evs("plan", SAMPLE, "--decode-first")
+    assert (code, "--decode-first has no effect on evs" in err) == (2, True)
+
+
+def test_standard_input_is_read_again_where_a_server_needs_it(evs, tiny_model, monkeypatch, tmp_path):
+    """An uneven file is sought to its end, which is behind the scan; its copy is there still."""
+    path = video("vfr.mp4")
+    _, expected, _ = evs("plan", path, "--model", tiny_model("qwen3_vl"), "--dialect", "vllm", "--json")
+    with path.open("rb") as file:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+        code, out, err = evs("plan", "-", "--model", tiny_model("qwen3_vl"), "--dialect", "vllm", "--json")
+    assert code == 0, err
+    assert [d["server_source"] for d in json.loads(out)["videos"]] == [
+        d["server_source"] for d in json.loads(expected)["videos"]
+    ]
