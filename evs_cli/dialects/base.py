@@ -82,6 +82,8 @@ class ServerOptions:
     """Of those, the names that were given inside ``videos_kwargs``."""
     mm_process: Mapping[str, Any] = field(default_factory=dict)
     """The ``video`` part of SGLang's ``--mm-process-config``."""
+    video_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """What qwen-vl-utils, or a trainer, is told of a video; environment variables in capitals."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """What a request asks of the sampling: ``fps``, ``num_frames``, ``max_frames``."""
     video_pruning_rate: float | None = None
@@ -301,6 +303,8 @@ class ServerPlan:
     """Where the ids that a client sees hold the retained tokens."""
     caches_separators: Literal["always", "when pruning", "never"] = "never"
     """When separators count in the server's encoder cache."""
+    loader_interpolation: str | None = None
+    """How the first of ``resizes`` interpolates, torchvision's name of it; None is the family's loader, or none."""
     tokenises_pieces: bool = False
     """Whether each text and marker is tokenised alone; else the whole prompt is one string."""
     rule: str = ""

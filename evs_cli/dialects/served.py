@@ -18,7 +18,7 @@ from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import Int64Array, PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
 from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
+from evs_cli.encoders.base import PIXEL_OPTIONS, Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
 from evs_cli.video.sampling import FrameSelection, SamplingRequest
@@ -142,7 +142,7 @@ class ServedPlanner:
         Raises:
             RefusedByServerError: it would refuse the clip, or fail on it.
         """
-        self.encoder.check_options(options)
+        check_options(self.encoder, self.dialect, options)
         if self.options.max_videos == 0:
             raise RefusedByServerError(
                 "a server that was started with --limit-mm-per-prompt '{\"video\": 0}' takes no video."
@@ -169,7 +169,8 @@ class ServedPlanner:
             input_ids=self.sequence(server, counts, options),
             prompt_seconds=server.prompt_seconds,
             seconds_per_grid=server.seconds_per_grid,
-            loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
+            loader_size=server.resizes[0] if len(server.resizes) > 1 or server.loader_interpolation else None,
+            loader_interpolation=server.loader_interpolation,
         )
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         unread = [f"{name} of the server's command line is not counted with" for name in self.options.unread]
@@ -256,6 +257,26 @@ class ServedPlanner:
             f"{self.dialect.name} fails when it prunes a video with {len(before)} ids before it: more than the "
             f"{len(first_time)} of its first time must stand there, such as a system message (--system)"
         )
+
+
+def check_options(encoder: VideoEncoder, dialect: Dialect, options: EncodeOptions) -> None:
+    """Raise ``UsageError`` for an option that the family, or the dialect, has no use for."""
+    if dialect.is_evs:
+        pass
+    elif dialect.rules.bounds_any_pixels:
+        if options.cap_pixels_per_frame is not None:
+            raise UsageError(
+                f"--cap-pixels-per-frame has no effect on {dialect.name}: its own limits settle the size. Expected "
+                "--frame-max-pixels."
+            )
+        if "frame_max_pixels" in encoder.supported_options or "video_max_pixels" in encoder.supported_options:
+            options = replace(options, **dict.fromkeys(PIXEL_OPTIONS))
+    elif options.video_max_pixels is not None and "frame_max_pixels" in encoder.supported_options:
+        raise UsageError(
+            f"--video-max-pixels has no effect on {encoder.source.name} under {dialect.name}: the processor bounds "
+            "each frame. Expected --frame-max-pixels, or --dialect evs or qwen-vl-utils."
+        )
+    encoder.check_options(options)
 
 
 def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:

@@ -86,6 +86,8 @@ class Server(Protocol):
     """By the names that ``served_model`` gives."""
     own_options: ClassVar[frozenset[str]]
     """Of the options of ``evs`` that not every server has, those it has a use for."""
+    missing_family: ClassVar[str] = "the server has no model of its own for this family's format"
+    """Why it takes no family beside these."""
     limit_variables: ClassVar[Mapping[str, str]] = {}
     """Environment variables that change a limit: the field of ``ServerOptions`` each one settles."""
     context_option: ClassVar[str] = "the model's own"
@@ -102,6 +104,8 @@ class Server(Protocol):
     """Whether a request says how its video is sampled; else the options at start do."""
     resizes_frames_itself: ClassVar[bool] = False
     """Whether its loader resizes frames before the processor does, so that no other server makes the same of them."""
+    bounds_any_pixels: ClassVar[bool] = False
+    """Whether it bounds the pixels of a frame and of all frames, whichever of the two the family's processor does."""
     tokenizes_videos: ClassVar[bool] = True
     """Whether its ``/tokenize`` writes a video out, token by token."""
 

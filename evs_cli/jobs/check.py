@@ -131,6 +131,10 @@ def check_video(
     names = client.served_names()
     listed = choose_served_name(names, request.served_model, SHORT_NAMES.get(model, model) if is_named else None)
     if not is_named:
+        if plan.get("trust_remote_code"):  # a server would choose what is run here
+            raise UsageError(
+                "--trust-remote-code runs a model's code, and without --model the server names it. Expected both."
+            )
         plan["model"] = _root(listed, client)
     version = client.version(listed.owner)
     session = session_of(plan, listed.owner, version)

@@ -11,7 +11,8 @@ from rich.text import Text
 from evs_cli.errors import BudgetError, EvsError, UsageError
 from evs_cli.jobs.fit import MAX_RATE, CommonFit, FitReport
 from evs_cli.jobs.runner import Outcome, sorted_outcomes
-from evs_cli.report.clip_table import NONE, Column, clip_table, one_line
+from evs_cli.report.clip_table import NONE, Column, clip_table
+from evs_cli.report.escaped_text import one_line
 
 if TYPE_CHECKING:
     from evs_cli.jobs.budget import BudgetReport, RateBudget

@@ -243,7 +243,8 @@ def test_frames_past_the_end_of_the_file_are_left_out_by_vllm(tiny_model):
 
 
 def test_names_of_dialects():
-    assert [dialect.name for dialect in ALL] == ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
+    training = ["qwen-vl-utils@0.0.14", "llamafactory@0.9.5", "ms-swift@4.6", "verl@0.9"]
+    assert [dialect.name for dialect in ALL] == ["evs", "hf@5.24", *training, "vllm@0.33", "sglang@0.5.23"]
     assert parse_dialects("all") == ALL
     assert parse_dialect("vllm@0.33.0").note is None
     assert dialect_of_server("vllm", "0.33.1") == parse_dialect("vllm")
@@ -260,7 +261,7 @@ def test_names_of_dialects():
     for name in ("vllm@0.33.0rc1", "vllm@0.33.1.dev5+g0123abc", "vllm@0.33.0+cpu", "sglang@0.5.23.post1"):
         assert parse_dialect(name).note is None
     for name in ("tgi", "evs@1", "", "all"):
-        with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, vllm@0\.33, sglang@0\.5\.23 or all"):
+        with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, .*, vllm@0\.33, sglang@0\.5\.23 or all"):
             parse_dialect(name)
 
 

@@ -8,8 +8,8 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,43 +40,52 @@ class Servers:
         return self.urls[key], self.commands[key]
 
 
-@contextmanager
 def vllm_servers(
     environment: Environment, cases: Sequence[Case], checkpoints: Mapping[str, Path], folder: Path
-) -> Iterator[Servers]:
+) -> AbstractContextManager[Servers]:
     """Render servers of vLLM.
 
     Raises:
         RuntimeError: one of them does not start.
     """
-    ports = _free_ports({(case.family, case.started) for case in cases})
-    words = {key: vllm_words(checkpoints[key[0]], key[1]) for key in ports}
-    own = {
-        key: [
-            *(*words[key], "--host", "127.0.0.1", "--port", str(port), "--served-model-name", SERVED_NAME),
-            *("--limit-mm-per-prompt", _UNPROFILED, "--mm-processor-cache-gb", "0"),
-        ]
-        for key, port in ports.items()
-    }
-    commands = {key: shlex.join(["vllm", "serve", *line]) for key, line in words.items()}
-    with _running(environment, _HERE / "render_servers.py", own, folder / "vllm.log") as version:
-        yield Servers(version, {key: f"http://127.0.0.1:{port}" for key, port in ports.items()}, commands)
+    words = {key: vllm_words(checkpoints[key[0]], key[1]) for key in _keys(cases)}
+    more = ("--host", "127.0.0.1", "--limit-mm-per-prompt", _UNPROFILED, "--mm-processor-cache-gb", "0")
+    return _serving(environment, "render_servers.py", ("vllm", "serve"), words, more, folder / "vllm.log")
 
 
-@contextmanager
 def sglang_servers(
     environment: Environment, cases: Sequence[Case], checkpoints: Mapping[str, Path], folder: Path
-) -> Iterator[Servers]:
+) -> AbstractContextManager[Servers]:
     """SGLang's processors behind an HTTP server.
 
     Raises:
         RuntimeError: one of them does not start.
     """
-    ports = _free_ports({(case.family, case.started) for case in cases})
-    words = {key: sglang_words(checkpoints[key[0]], key[1]) for key in ports}
-    own = {key: [*words[key], "--port", str(port), "--served-model-name", SERVED_NAME] for key, port in ports.items()}
-    commands = {key: shlex.join(["python", "-m", "sglang.launch_server", *line]) for key, line in words.items()}
-    with _running(environment, _HERE / "processor_servers.py", own, folder / "sglang.log") as version:
+    words = {key: sglang_words(checkpoints[key[0]], key[1]) for key in _keys(cases)}
+    program = ("python", "-m", "sglang.launch_server")
+    return _serving(environment, "processor_servers.py", program, words, (), folder / "sglang.log")
+
+
+def _keys(cases: Sequence[Case]) -> list[tuple[str, tuple[str, ...]]]:
+    """Families and options that need a server each, in order."""
+    return sorted({(case.family, case.started) for case in cases})
+
+
+@contextmanager
+def _serving(
+    environment: Environment,
+    script: str,
+    program: tuple[str, ...],
+    words: Mapping[Any, list[str]],
+    more: tuple[str, ...],
+    log: Path,
+) -> Iterator[Servers]:
+    """Servers of ``words``, which a user starts by ``program``; ``more`` is for this run alone."""
+    ports = _free_ports(words)
+    named = ("--served-model-name", SERVED_NAME, *more)
+    own = {key: [*line, "--port", str(ports[key]), *named] for key, line in words.items()}
+    commands = {key: shlex.join([*program, *line]) for key, line in words.items()}
+    with _running(environment, _HERE / script, own, log) as version:
         yield Servers(version, {key: f"http://127.0.0.1:{port}" for key, port in ports.items()}, commands)
 
 
@@ -124,9 +133,9 @@ def _started(process: subprocess.Popen[str], log: Path) -> str:
     raise RuntimeError(f"the servers' process ended with {process.wait()}; see {log}")
 
 
-def _free_ports(keys: set[Any]) -> dict[Any, int]:
+def _free_ports(keys: Iterable[Any]) -> dict[Any, int]:
     """A port for each, which nobody listens on now."""
-    sockets = {key: socket.create_server(("127.0.0.1", 0)) for key in sorted(keys)}
+    sockets = {key: socket.create_server(("127.0.0.1", 0)) for key in keys}
     ports = {key: taken.getsockname()[1] for key, taken in sockets.items()}
     for taken in sockets.values():
         taken.close()

@@ -15,8 +15,8 @@ Dialect = Annotated[
     typer.Option(
         "--dialect",
         metavar="SERVER",
-        help="Whose rules hold: evs, hf, vllm, sglang. They say how the video is sampled, resized, pruned and written. "
-        "A version is named as vllm@0.33; plan takes all. Default: evs.",
+        help="Whose rules hold: evs, a server's or a trainer's. Names: hf, vllm, sglang, qwen-vl-utils, llamafactory, "
+        "ms-swift, verl. A version is named as vllm@0.33; plan takes all. Default: evs.",
         autocompletion=completed_from(*DIALECTS),
         rich_help_panel=_SERVER,
     ),
@@ -55,6 +55,16 @@ MmProcessorKwargs = Annotated[
 ]
 MmProcessConfig = Annotated[
     str | None, typer.Option("--mm-process-config", metavar="JSON", help="As SGLang takes it.", rich_help_panel=_SERVER)
+]
+VideoKwargs = Annotated[
+    str | None,
+    typer.Option(
+        "--video-kwargs",
+        metavar="JSON",
+        help="What qwen-vl-utils, verl, ms-swift or llamafactory is told of a video: the keys of its message or its "
+        "arguments, and environment variables.",
+        rich_help_panel=_SERVER,
+    ),
 ]
 MaxNumBatchedTokens = Annotated[
     str | None,
