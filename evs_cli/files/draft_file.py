@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-try:
-    import fcntl
-except ImportError:  # Windows, where a file that is open cannot be removed either
-    fcntl = None  # type: ignore[assignment]
-
+_HAS_LOCKS = importlib.util.find_spec("fcntl") is not None
+"""False on Windows, where a file that is open cannot be removed either."""
 _MOST_WRITERS = 8
 """Of one target at a time; more are told that it is busy."""
 _NAME_LETTERS = 40  # of the target's name in the draft's: a name may have 255 bytes in all
@@ -79,7 +77,7 @@ def _taken(name: Path) -> int | None:
 
 def _remove_abandoned(name: Path) -> None:
     """Remove a draft that nobody holds a lock on."""
-    if fcntl is None:
+    if not _HAS_LOCKS:
         with suppress(OSError):
             name.unlink()
         return
@@ -97,8 +95,10 @@ def _remove_abandoned(name: Path) -> None:
 
 def _lock(descriptor: int) -> bool:
     """Lock a file until it is closed; whether no other program had."""
-    if fcntl is None:
+    if not _HAS_LOCKS:
         return True
+    import fcntl
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
