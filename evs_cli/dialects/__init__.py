@@ -24,8 +24,8 @@ _SERVERS = {
     "llamafactory": {"0.9.5": "llamafactory_0_9_5_server"},
     "ms-swift": {"4.6": "ms_swift_4_6_server"},
     "verl": {"0.9": "verl_0_9_server"},
-    "vllm": {"0.33": "vllm_0_33_server"},
-    "sglang": {"0.5.23": "sglang_0_5_23_server"},
+    "vllm": {"0.32": "vllm_0_32_server", "0.33": "vllm_0_33_server"},
+    "sglang": {"0.5.22": "sglang_0_5_22_server", "0.5.23": "sglang_0_5_23_server"},
 }
 """The module whose ``SERVER`` is a server at a version, imported when its rules are asked for; the newest last."""
 _VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z\d]+([.-][a-z\d]+)*)?")

@@ -206,6 +206,8 @@ class GlmModel:
     """Longest clip that is sampled at a rate; longer ones get as many frames as this."""
     samples_by_length: bool
     """Whether the processor is GLM-4.6V's: the rate falls with the clip's length, and tenths of seconds are told."""
+    vllm_loader: Literal["fps", "length", "uniform"]
+    """How vLLM's loader samples: by the video processor that it finds named, which need not be the one that runs."""
     do_sample_frames: bool
     """Whether transformers samples unless told otherwise."""
     max_time_tokens: int

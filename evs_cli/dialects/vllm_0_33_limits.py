@@ -22,6 +22,8 @@ MAX_NUM_BATCHED_TOKENS = 8192
 """Default of a server on a GPU of 70 to 160 GB; 2,048 on a smaller one."""
 DECODED_BYTES_VARIABLE = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
 IMAGE_PIXELS_VARIABLE = "VLLM_MAX_IMAGE_PIXELS"
+DECODED_BYTES = "decoded bytes"
+"""Name of the limit of a request's decoded frames."""
 VARIABLES = {DECODED_BYTES_VARIABLE: "max_decoded_bytes", IMAGE_PIXELS_VARIABLE: "max_image_pixels"}
 """The fields of ``ServerOptions`` that the server's environment settles."""
 
@@ -58,7 +60,7 @@ def videos(model: ServedModel, options: ServerOptions) -> Limit | None:
 def decoded_bytes(options: ServerOptions) -> Limit:
     """Bytes of all frames of one request."""
     most = options.max_decoded_bytes or MAX_DECODED_BYTES
-    return Limit("decoded bytes", most, "bytes", DECODED_BYTES_VARIABLE, lambda clip: clip.decoded_bytes)
+    return Limit(DECODED_BYTES, most, "bytes", DECODED_BYTES_VARIABLE, lambda clip: clip.decoded_bytes)
 
 
 def frame_pixels(options: ServerOptions) -> Limit:

@@ -45,7 +45,7 @@ class Vllm(Server):
     own_options = frozenset(
         ("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens", "video_pruning_method")
     )
-    limit_variables = limits.VARIABLES
+    limit_variables: ClassVar[Mapping[str, str]] = limits.VARIABLES
     context_option = "--max-model-len"
     videos_option = limits.VIDEOS_OPTION
     trust_option = "--trust-request-mm-kwargs"

@@ -248,9 +248,12 @@ def test_names_of_dialects():
     assert parse_dialects("all") == ALL
     assert parse_dialect("vllm@0.33.0").note is None
     assert dialect_of_server("vllm", "0.33.1") == parse_dialect("vllm")
+    assert dialect_of_server("vllm", "0.32.2") == parse_dialect("vllm@0.32") != parse_dialect("vllm")
+    assert dialect_of_server("sglang", "0.5.22") == parse_dialect("sglang@0.5.22") != parse_dialect("sglang")
     assert dialect_of_server("vllm", "0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"
-    for version in ("banana", "0.33.banana", "0.33.", "0.33 ", "0.33..1", ".33", "", "v0.33", "0.33-1", "0.32"):
-        with pytest.raises(UsageError, match=r"the rules of that version are not known. Expected vllm@0\.33\."):
+    for version in ("banana", "0.33.banana", "0.33.", "0.33 ", "0.33..1", ".33", "", "v0.33", "0.33-1", "0.31"):
+        expected = r"the rules of that version are not known. Expected vllm@0\.32 or vllm@0\.33\."
+        with pytest.raises(UsageError, match=expected):
             parse_dialect(f"vllm@{version}")
     for name in ("hf@5.24.x", "sglang@0.5.23.banana", "sglang@0.5.2"):
         with pytest.raises(UsageError, match="the rules of that version are not known"):

@@ -279,6 +279,15 @@ def test_a_version_that_is_not_known(check):
     assert not any("rules of" in note for note in check(Habits(version="0.33.1")).notes)
 
 
+def test_a_server_is_planned_by_its_own_version(check):
+    report = check(Habits(version="0.32.0"))
+    assert report.asked.dialect == "vllm@0.32"
+    assert not report.differs
+    note = "the server is vllm 0.32.0, and the plan is vllm@0.33's"
+    assert note not in report.notes
+    assert note in check(Habits(version="0.32.0"), dialect="vllm").notes
+
+
 # ---------------------------------------------------------------------------------------------- what it cannot tell
 
 
