@@ -26,7 +26,8 @@ MINUTE = ServerSource(1830, 30.0, 720, 1280)
 
 
 def stream(frames=1830, stated=1830, seconds=61.0, fps=30.0, is_turned=False):
-    return rules.StreamSource(frames, fps, 720, 1280, stated, seconds, is_turned)
+    header = {"stated_frames": stated, "stated_seconds": seconds, "is_turned": is_turned}
+    return rules.StreamSource(frames, fps, 720, 1280, **header)
 
 
 def plan_of(source, model=QWEN3, **given):
@@ -149,7 +150,7 @@ def test_frames_are_its_own(frames, rate, drift, fps, most):
     seconds = frames / rate * drift
     method = wheel_function(WHEEL, FILE, "MMPluginMixin._get_video_sample_indices", {"math": math, "np": np})
     own = method(None, SimpleNamespace(frames=frames, duration=seconds, time_base=1), fps, most)
-    ours, duration = rules.sampled_indices(rules.StreamSource(frames, rate, 720, 1280, frames, seconds), fps, most)
+    ours, duration = rules.sampled_indices(stream(frames, frames, seconds, rate), fps, most)
     assert ours.tolist() == own.tolist()
     assert duration == seconds
 
