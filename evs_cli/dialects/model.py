@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from evs_cli.dialects.base import GlmModel, InternVLModel, NemotronModel, QwenModel, ServedModel
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.frame_vlm import FrameVideoEncoder
+from evs_cli.encoders.source import ModelSource, checkpoint_file, read_json
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
 
 RULES: Mapping[str, str] = {
+    "qwen2_vl": "qwen2_vl",
     "qwen2_5_vl": "qwen2_5_vl",
     "qwen3_vl": "qwen3_vl",
     "qwen3_vl_moe": "qwen3_vl",
@@ -104,6 +106,7 @@ def _glm(encoder: VisionLanguageEncoder) -> GlmModel:
         fps=float(video.fps),
         max_seconds=float(video.max_duration),
         samples_by_length=type(video).__name__ == "Glm46VVideoProcessor",
+        vllm_loader=_vllm_loader(encoder.source),
         do_sample_frames=bool(video.do_sample_frames),
         max_time_tokens=max(len(ids) for ids in times),
         start=start,
@@ -112,6 +115,20 @@ def _glm(encoder: VisionLanguageEncoder) -> GlmModel:
         frame_end="<|end_of_image|>",
         placeholder=encoder.placeholder_token,
     )
+
+
+def _vllm_loader(source: ModelSource) -> Literal["fps", "length", "uniform"]:
+    """vLLM looks for the processor's name in these files, then goes by the model type; it does not look in transformers
+    5's processor_config.json (``transformers_utils/processor.py``).
+    """
+    name = None
+    for file in ("video_preprocessor_config.json", "preprocessor_config.json"):
+        path = checkpoint_file(source, file)
+        name = name or (None if path is None else read_json(path).get("video_processor_type"))
+    name = name or {"glm4v": "Glm4vVideoProcessor", "glm46v": "Glm46VVideoProcessor"}.get(source.model_type)
+    if name == "Glm46VVideoProcessor":
+        return "length"
+    return "fps" if name == "Glm4vVideoProcessor" else "uniform"
 
 
 def _internvl(encoder: VisionLanguageEncoder) -> InternVLModel:
@@ -139,6 +156,7 @@ def _internvl(encoder: VisionLanguageEncoder) -> InternVLModel:
 
 
 _READERS: Mapping[str, Callable[[VisionLanguageEncoder], ServedModel]] = {
+    "qwen2_vl": lambda encoder: _qwen(encoder, tells_times=False),
     "qwen2_5_vl": lambda encoder: _qwen(encoder, tells_times=False),
     "qwen3_vl": lambda encoder: _qwen(encoder, tells_times=True),
     "nemotron": _nemotron,

@@ -35,14 +35,27 @@ def opencv_num_frames(video: VideoInfo, *, decodes: bool = False) -> int:
     return captured(video, lambda capture: _presentable(capture, claimed))
 
 
-def opencv_reads(video: VideoInfo, num_frames: int) -> Int64Array:
+def opencv_reads(video: VideoInfo, num_frames: int, *, is_sought: bool = False) -> Int64Array:
     """Which frame of the file each of ``num_frames`` grabs in a row gives, by decoding the file.
+
+    Args:
+        video: the file, probed.
+        num_frames: grabs.
+        is_sought: whether the capture was sought to the end and back before, as vLLM 0.32 does to count.
 
     Returns:
         (G,) int64, G <= num_frames: indices into ``video.pts_seconds``, -1 where a packet does not decode. Every grab
         behind the last of them fails.
     """
-    return captured(video, lambda capture: _grabbed(video, capture, num_frames))
+
+    def measure(capture: OpenCvCapture) -> Int64Array:
+        if is_sought:
+            capture.seek_end()
+            capture.grab()
+            capture.seek(0)
+        return _grabbed(video, capture, num_frames)
+
+    return captured(video, measure)
 
 
 def _grabbed(video: VideoInfo, capture: OpenCvCapture, num_frames: int) -> Int64Array:

@@ -80,7 +80,7 @@ def qwen3_frame_size(
 
 
 def sglang_frame_size(height: int, width: int, *, factor: int, min_pixels: float, max_pixels: float) -> Size:
-    """The size SGLang 0.5.23 gives a frame of a Qwen-VL video before the processor sees it.
+    """The size SGLang 0.5.23 and qwen-vl-utils 0.0.14 give a frame of a Qwen-VL video before the processor sees it.
 
     As ``qwen2_frame_size``, but a side shorter than half a token becomes one token, and one that a limit shrinks is
     not kept above one.

@@ -17,6 +17,7 @@ import numpy as np
 from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import Int64Array, PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
+from evs_cli.dialects.pixels import check_options
 from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.vlm import VisionLanguageEncoder
@@ -142,10 +143,10 @@ class ServedPlanner:
         Raises:
             RefusedByServerError: it would refuse the clip, or fail on it.
         """
-        self.encoder.check_options(options)
+        check_options(self.encoder, self.dialect, options)
         if self.options.max_videos == 0:
             raise RefusedByServerError(
-                "a server that was started with --limit-mm-per-prompt '{\"video\": 0}' takes no video."
+                f"a server that was started with {self.rules.videos_option} '{{\"video\": 0}}' takes no video."
             )
         return self.family.plan(source, self.model, self.server_options(sampling, options))
 
@@ -169,8 +170,10 @@ class ServedPlanner:
             input_ids=self.sequence(server, counts, options),
             prompt_seconds=server.prompt_seconds,
             seconds_per_grid=server.seconds_per_grid,
-            loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
+            loader_size=server.resizes[0] if len(server.resizes) > 1 or server.loader_interpolation else None,
+            loader_interpolation=server.loader_interpolation,
         )
+        encode = replace(encode, pruning_method=server.pruning.method)
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         unread = [f"{name} of the server's command line is not counted with" for name in self.options.unread]
         option_notes = (*unread, *self.rules.option_notes(self.options))
@@ -208,9 +211,23 @@ class ServedPlanner:
             chat: the user's text and a system message; no text for the video's part alone.
             placeholder: text of the token to repeat; None takes the plan's.
         """
-        text = self.encoder.prompt_text(chat)
-        before, after = text.split(self.encoder.video_markup, 1)
-        segments: list[str | int] = [before, *server.segments(counts), after]
+        return self.request_sequence([server], [counts], chat, placeholder=placeholder)
+
+    def request_sequence(
+        self,
+        servers: Sequence[ServerPlan],
+        counts: Sequence[Sequence[int]],
+        chat: EncodeOptions,
+        *,
+        placeholder: str | None = None,
+    ) -> list[int]:
+        """As ``sequence``, of one request with several videos: a plan and counts of each."""
+        server = servers[0]
+        text = self.encoder.prompt_text(chat, len(servers))
+        before, *behind = text.split(self.encoder.video_markup)
+        segments: list[str | int] = [before]
+        for each, its_counts, after in zip(servers, counts, behind, strict=True):
+            segments += [*each.segments(its_counts), after]
         if not server.tokenises_pieces:
             segments = _joined(segments)
         tokenizer = self.encoder.processor.tokenizer
@@ -222,10 +239,10 @@ class ServedPlanner:
             ids += [placeholder_id] * segment if isinstance(segment, int) else next(texts)
         return ids
 
-    def sequence_length(self, server: ServerPlan, q: float, chat: EncodeOptions) -> int:
-        """L at rate q; no placeholder is written out for it."""
-        without = self.sequence(server, [0] * server.token_grid_thw.t, chat)
-        return len(without) + sum(server.client_counts(q))
+    def sequence_length(self, servers: Sequence[ServerPlan], q: float, chat: EncodeOptions) -> int:
+        """L of a request at rate q; no placeholder is written out for it."""
+        without = self.request_sequence(servers, [[0] * server.token_grid_thw.t for server in servers], chat)
+        return len(without) + sum(sum(server.client_counts(q)) for server in servers)
 
     def inner_separator_tokens(self, server: ServerPlan) -> int:
         """Ids between the video's outer markers that are no video token."""

@@ -27,8 +27,16 @@ ARCHITECTURES = ("Glm4vForConditionalGeneration", "Glm4vMoeForConditionalGenerat
 _SAMPLING_KEYS = ("fps", "max_frames", "max_tokens_per_frame")
 
 
-def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> ServerPlan:
+def glm(
+    source: ServerSource, model: GlmModel, options: ServerOptions, *, is_bounded_by_server: bool = True
+) -> ServerPlan:
     """GLM-4.1V and 4.5V: 2 frames a second; GLM-4.6V: by the clip's length; with ``max_frames``, a sampling of its own.
+
+    Args:
+        source: the file as the server counts it.
+        model: the checkpoint.
+        options: the server's and the request's.
+        is_bounded_by_server: whether a request can only lower the server's ``fps`` and ``max_frames``.
 
     Raises:
         RefusedByServerError: the server has no model of the checkpoint, or would fail on the clip or its options.
@@ -38,7 +46,7 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
             f"SGLang has no model of {model.architecture}, and runs no video through transformers' own.",
             hint=f"Expected a checkpoint whose config.json names {' or '.join(ARCHITECTURES)}.",
         )
-    given, notes = _sampling_options(model, options)
+    given, notes = _sampling_options(model, options, is_bounded_by_server)
     if "max_frames" in given:
         indices, rule = _bounded_indices(source, given["fps"], given["max_frames"])
     else:
@@ -58,8 +66,8 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
     return plan.with_notes(notes)
 
 
-def _sampling_options(model: GlmModel, options: ServerOptions) -> tuple[Mapping[str, Any], list[str]]:
-    """What settles the sampling, and what is to be said of it: the server's, lowered by the request."""
+def _sampling_options(model: GlmModel, options: ServerOptions, is_bounded: bool) -> tuple[Mapping[str, Any], list[str]]:
+    """What settles the sampling, and what is to be said of it: the server's, lowered or replaced by the request."""
     given = {
         "fps": model.fps,
         **{name: options.mm_process[name] for name in _SAMPLING_KEYS if name in options.mm_process},
@@ -74,6 +82,9 @@ def _sampling_options(model: GlmModel, options: ServerOptions) -> tuple[Mapping[
         if name not in options.request:
             continue
         asked = options.request[name]
+        if not is_bounded:
+            given[name] = asked
+            continue
         if asked > limit:
             notes.append(f"{name} {asked:g} of the request is lowered to {limit:g}; --mm-process-config raises it")
         given[name] = min(asked, limit)

@@ -26,6 +26,12 @@ MAX_SECONDS = 300
 """``max_duration`` of the loader, unless ``--media-io-kwargs`` says otherwise."""
 
 
+_UNNAMED = (
+    "vLLM samples as of an unknown model: the checkpoint names its video processor in processor_config.json alone, "
+    "where vLLM does not look; a video_preprocessor_config.json with the same content makes it sample as the model does"
+)
+
+
 def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> ServerPlan:
     """GLM-4.1V and 4.5V: 2 frames a second up to 300 s; GLM-4.6V: by the clip's length.
 
@@ -33,7 +39,13 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
         RefusedByServerError: the server would fail on the clip or its options.
     """
     loader = vllm.loader_arguments(options)
-    if model.samples_by_length:
+    unnamed = []
+    if model.vllm_loader == "uniform":
+        asked, fps = int(loader.get("num_frames", vllm.DEFAULT_NUM_FRAMES)), float(loader.get("fps", -1))
+        num_frames = sampling.bounded_num_frames(source, fps if fps > 0 else None, asked if asked > 0 else None)
+        indices, rule = sampling.truncated_linspace_indices(source, num_frames), vllm.uniform_rule(fps, asked)
+        unnamed = [_UNNAMED]
+    elif model.vllm_loader == "length":
         patch = loader.get("temporal_patch_size", 2)
         indices, rule = sampling.glm46v_indices(source, patch), hf_glm.by_length_rule(source, patch)
     else:
@@ -42,7 +54,7 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
         rule = hf_glm.fps_rule(source, fps, longest)
     hf_glm.require_frames(source, indices)
     indices, lost = source.read(indices)
-    notes = lost + hf_glm.unused_argument_notes(model, loader, "media_io_kwargs")
+    notes = lost + (unnamed or hf_glm.unused_argument_notes(model, loader, "media_io_kwargs"))
     idle_fps = options.mm_processor.get("fps")
     if idle_fps is not None and not model.samples_by_length and not _samples_again(source, model, options, indices):
         notes.append(

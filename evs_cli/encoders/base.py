@@ -8,14 +8,14 @@ no rate. Importing this module imports no torch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from evs_cli.core.counts import TokenGrid
+from evs_cli.core.counts import PruningMethod, TokenGrid
 from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders.source import ModelSource
@@ -53,6 +53,10 @@ class Clip:
         return len(self.pts_seconds)
 
 
+PIXEL_OPTIONS = ("frame_min_pixels", "frame_max_pixels", "video_min_pixels", "video_max_pixels")
+"""Fields of ``EncodeOptions`` that bound the pixels of a frame, or of all frames together."""
+
+
 @dataclass(frozen=True)
 class EncodeOptions:
     """What a user may ask of a family; None leaves the model's own value.
@@ -83,7 +87,7 @@ class EncodeOptions:
                 _check_text(name, getattr(self, name))
         if self.system and self.prompt is None:
             raise UsageError("--system has no effect without --prompt: the sequence is the video's part alone.")
-        for name in ("size", "frame_min_pixels", "frame_max_pixels", "video_min_pixels", "video_max_pixels"):
+        for name in ("size", *PIXEL_OPTIONS):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise UsageError(f"Invalid {name} ({value}). Expected an integer of at least 1.")
@@ -123,6 +127,8 @@ class EncodePlan:
     """(L,) int64 modality of each unpruned id (0 text, 2 video), for families whose positions depend on it."""
     loader_size: tuple[int, int] | None = None
     """(height, width) in pixels a server's loader resizes frames to before the processor does; None where none does."""
+    loader_interpolation: str | None = None
+    """How that loader interpolates, torchvision's name of it, in floats; None is the family's usual one."""
     pixel_region: PixelRegion = WHOLE_FRAME
     """The part of each frame, as shown, over which the token grid lies evenly."""
     modality: str = "video"
@@ -136,6 +142,8 @@ class EncodePlan:
     """What was passed to the processor beside its own configuration; recorded in the artifact."""
     notes: tuple[str, ...] = ()
     """Sentences for the user: what bound, what was repeated."""
+    pruning_method: PruningMethod = "evs"
+    """By whose count K is settled; another than ``evs`` is planned and never run."""
 
     @property
     def frame_pts_seconds(self) -> FloatArray:
@@ -160,7 +168,7 @@ class EncodePlan:
 
     def retained_tokens(self, q: float) -> int:
         """K, video tokens kept at rate q."""
-        return self.token_grid_thw.retained_tokens(q)
+        return self.token_grid_thw.retained_tokens(q, self.pruning_method)
 
     def sequence_length(self, q: float = 0.0) -> int:
         """Length of ``input_ids`` at rate q."""
@@ -260,7 +268,7 @@ class VideoEncoder(ABC):
         return None
 
     def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
-        """Positions of the *unpruned* sequence, ``(3, L)`` or ``(L,)`` int64; None for recurrent models.
+        """Positions of the *unpruned* sequence, ``(3, L)`` or ``(L,)`` int64; None for a model that takes none.
 
         The pruned sequence's positions are a selection of these. Families without positions of their own count ids.
         """
@@ -272,6 +280,19 @@ class VideoEncoder(ABC):
     def outer_tokens(self) -> int:
         """Ids of the markers around a whole video; not those of its frames."""
         return 0
+
+    def text_tokens(self, options: EncodeOptions, num_videos: int = 1) -> int:
+        """Ids around the parts of so many videos of one prompt; 0 where the parts stand alone."""
+        return 0
+
+    def request_length(self, parts: Sequence[Sequence[int]], options: EncodeOptions) -> int:
+        """Ids of one prompt with several videos.
+
+        Args:
+            parts: ids of each video's part, as it stands alone.
+            options: the user's text.
+        """
+        return sum(map(len, parts))
 
     def check_options(self, options: EncodeOptions) -> None:
         """Raise ``UsageError`` for an option this family has no use for."""

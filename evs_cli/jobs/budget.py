@@ -246,7 +246,9 @@ def _rate_budget(
     return RateBudget(
         q=q,
         retained_tokens=plan.retained_tokens(q),
-        exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw.t, q),
+        exact_retained_tokens=exact_retained_tokens_count(
+            plan.tokens_per_frame, plan.token_grid_thw.t, q, plan.pruning_method
+        ),
         sequence_length=length,
         context_share=None if limit is None else length / limit,
         cost=cost,
@@ -271,7 +273,8 @@ def _factors(planned: ClipPlan) -> tuple[str, ...]:
     elif rule == "num_frames":
         rule = f"{selection.requested_num_frames} frames asked"
     bound = ", max_frames bound" if selection.max_frames_bound else ""
-    sizes = [f"{size[1]}x{size[0]}" for size in (plan.loader_size, plan.frame_size) if size is not None]
+    resizes = dict.fromkeys(size for size in (plan.loader_size, plan.frame_size) if size is not None)
+    sizes = [f"{width}x{height}" for height, width in resizes]
     lines = [
         f"{source.num_frames:,} frames in {source.duration_seconds:.2f} s: {num_sampled} sampled ({rule}{bound})",
         f"resize {source.width}x{source.height} to {', then '.join(sizes)}",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 from urllib.parse import urlsplit
 
-from evs_cli.dialects import dialect_of_owner
+from evs_cli.dialects import dialect_of_owner, dialect_of_server
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.dialects.requests import DEFAULT_PROMPT, DEFAULT_SYSTEM, ServingRequest, absolute_path, chat_body
 from evs_cli.encoders.source import DEFAULT_MODEL, SHORT_NAMES
@@ -131,8 +131,13 @@ def check_video(
     names = client.served_names()
     listed = choose_served_name(names, request.served_model, SHORT_NAMES.get(model, model) if is_named else None)
     if not is_named:
+        if plan.get("trust_remote_code"):  # a server would choose what is run here
+            raise UsageError(
+                "--trust-remote-code runs a model's code, and without --model the server names it. Expected both."
+            )
         plan["model"] = _root(listed, client)
-    session = session_of(plan, listed.owner)
+    version = client.version(listed.owner)
+    session = session_of(plan, listed.owner, version)
     is_guess = _has_no_dialect(plan) and dialect_of_owner(listed.owner) is None
     if is_guess and request.endpoint == "usage":
         raise _unknown_server(client)
@@ -142,7 +147,7 @@ def check_video(
         if clip.served.request_note is not None and progress is not None:
             progress.notice(f"{clip.name}: {clip.served.request_note}")
         answer = _ask(client, request, listed, clip, Path(source), is_guess=is_guess)
-        return _report(client, request, listed, clip, answer)
+        return _report(client, listed, version, clip, answer)
 
 
 def _with_text_before(clip: CheckedClip, progress: Progress | None) -> CheckedClip:
@@ -156,12 +161,13 @@ def _with_text_before(clip: CheckedClip, progress: Progress | None) -> CheckedCl
     return clip.replanned(replace(session, options=replace(session.options, system=DEFAULT_SYSTEM)))
 
 
-def session_of(plan: RequestKeywords, owner: str | None) -> SessionRequest:
+def session_of(plan: RequestKeywords, owner: str | None, version: str | None = None) -> SessionRequest:
     """The request of a plan with the whole chat prompt, by the dialect asked for, else by that of the server.
 
     Args:
         plan: keywords of ``make_request``.
         owner: what the server calls itself; one that is not known is taken for vLLM.
+        version: what the server says of itself; None takes the newest that is known.
 
     Raises:
         UsageError: ``evs``, which no server is, every dialect, or an empty prompt.
@@ -173,6 +179,8 @@ def session_of(plan: RequestKeywords, owner: str | None) -> SessionRequest:
     dialect = plan.get("dialect")
     if _has_no_dialect(plan):
         known = dialect_of_owner(owner)
+        if known is not None and version is not None:
+            known = dialect_of_server(known.server, version)
         dialect = "vllm" if known is None else known.name
     asked: RequestKeywords = {**plan, "prompt": prompt, "dialect": dialect}
     # A server decodes the file before it answers, so that a check may wait for as much.
@@ -226,14 +234,14 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     session = clip.session
     assert session.options.prompt is not None
     text = (session.options.prompt, max_tokens, session.options.system)
-    serving = ServingRequest(served_model, clip.q, clip.q, None, clip.path, *text)
+    serving = ServingRequest(served_model, clip.q, clip.q, None, (clip.path,), *text)
     return {**chat_body(serving, url), **clip.planner.request_arguments(session.sampling, session.options)}
 
 
 def _report(
     client: ServerClient,
-    request: CheckRequest,
     listed: ServedName,
+    version: str | None,
     clip: CheckedClip,
     answer: TokenizedPrompt | PromptUsage,
 ) -> CheckReport:
@@ -256,7 +264,6 @@ def _report(
         if not suggestions and answered.video_ids is None:
             suggestions = whole_frame_difference(clip.served, answered.prompt_tokens - len(planned.input_ids))
     asked_limit = session.server.max_model_len
-    version = client.version(listed.owner)
     return CheckReport(
         asked=CheckSubject(
             video=clip.name,

@@ -52,8 +52,10 @@ def server_notes(clip: CheckedClip, listed: ServedName, version: str | None) -> 
         return [f"the server calls itself {owner}, and the plan is {dialect.name}'s"]
     if version is None or dialect.note is not None:
         return []
-    note = dialect_of_server(dialect.server, version).note
-    return [] if note is None else [note]
+    own = dialect_of_server(dialect.server, version)
+    if own.note is not None:
+        return [own.note]
+    return [] if own == dialect else [f"the server is {dialect.server} {version}, and the plan is {dialect.name}'s"]
 
 
 def answer_notes(

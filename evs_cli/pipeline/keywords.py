@@ -46,7 +46,9 @@ class EncodeKeywords(TypedDict, total=False):
     media_io_kwargs: str | None
     mm_processor_kwargs: str | None
     mm_process_config: str | None
+    video_kwargs: str | None
     video_pruning_rate: float | str | None
+    video_pruning_method: str | None
     max_model_len: int | str | None
     max_num_batched_tokens: int | str | None
     decodes_first: bool

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from evs_cli._version import __version__
 from evs_cli.core.counts import TokenGrid
+from evs_cli.dialects.pixels import check_options
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
@@ -56,7 +57,7 @@ def open_requested(request: SessionRequest, *, counts_alone: bool = False) -> Vi
         trust_remote_code=request.trust_remote_code,
         counts_alone=counts_alone,
     )
-    encoder.check_options(request.options)
+    check_options(encoder, request.dialect, request.options)
     check_decoder(request.decoder)
     return encoder
 

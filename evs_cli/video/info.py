@@ -47,6 +47,7 @@ class VideoInfo:
         average_fps: frames a second by the header; 0.0 when unknown.
         duration_seconds: from the first shown frame to the end of the last.
         container_seconds: length of the whole file by its header, sound included; None when it claims nothing.
+        header_seconds: length of this stream by its header; None when it claims nothing.
         pts_seconds: (num_frames,) float64 ascending; the first shown frame is at 0.
         packets: the scan of the packets, which tells the reader where to seek.
         is_cut_off: whether the header claims more than there is, beyond what an edit list hides.
@@ -72,6 +73,7 @@ class VideoInfo:
     average_fps: float
     duration_seconds: float
     container_seconds: float | None
+    header_seconds: float | None
     pts_seconds: FloatArray
     packets: PacketIndex
     is_cut_off: bool
@@ -131,11 +133,11 @@ def probe_video(source: VideoSource, *, choice: StreamChoice = "best") -> VideoI
             "header_num_frames": stream.frames or None,
             "container_seconds": None if container.duration is None else container.duration / _CONTAINER_TICKS,
         }
-        header_seconds = float((stream.duration or 0) * packets.time_base)
+        header_seconds = None if stream.duration is None else float(stream.duration * packets.time_base)
     picture = _first_picture(source, name, stream_index=facts["stream_index"])
     square_width = max(1, round(picture.width * facts["sample_aspect_ratio"]))
     width, height = picture.orientation.shown_size(square_width, picture.height)
-    is_cut_off = _is_cut_off(packets, facts["header_num_frames"] or 0, header_seconds)
+    is_cut_off = _is_cut_off(packets, facts["header_num_frames"] or 0, header_seconds or 0.0)
     return VideoInfo(
         source=source,
         name=name,
@@ -149,10 +151,11 @@ def probe_video(source: VideoSource, *, choice: StreamChoice = "best") -> VideoI
         num_frames=len(packets.pts_ticks),
         average_fps=rate,
         duration_seconds=packets.end_seconds,
+        header_seconds=header_seconds,
         pts_seconds=packets.pts_seconds,
         packets=packets,
         is_cut_off=is_cut_off,
-        warnings=_warnings(packets, picture, facts["header_num_frames"] if is_cut_off else None, header_seconds),
+        warnings=_warnings(packets, picture, facts["header_num_frames"] if is_cut_off else None, header_seconds or 0.0),
         **facts,
     )
 

@@ -27,6 +27,7 @@ from evs_cli.dialects import sglang_0_5_23_glm as sglang
 from evs_cli.dialects import transformers_5_24_glm as hf
 from evs_cli.dialects import vllm_0_33_glm as vllm
 from evs_cli.dialects.base import GlmModel, RefusedByServerError, ServerOptions, ServerSource
+from evs_cli.dialects.model import served_model
 from evs_cli.dialects.resize import sglang_glm_frame_size
 from evs_cli.dialects.served import ServedPlanner, SourceTimes
 from evs_cli.dialects.vllm_0_33_profile import profiled_item_tokens
@@ -45,6 +46,7 @@ GLM41 = GlmModel(
     fps=2.0,
     max_seconds=300.0,
     samples_by_length=False,
+    vllm_loader="fps",
     do_sample_frames=True,
     max_time_tokens=4,
     start="<|begin_of_video|>",
@@ -54,7 +56,7 @@ GLM41 = GlmModel(
     placeholder="<|image|>",
 )
 """GLM-4.1V-9B, by its preprocessor_config.json."""
-GLM46 = replace(GLM41, architecture="Glm4vMoeForConditionalGeneration", samples_by_length=True)
+GLM46 = replace(GLM41, architecture="Glm4vMoeForConditionalGeneration", samples_by_length=True, vllm_loader="length")
 CLIP = ServerSource(300, 30.0, 720, 1280)
 RATE = st.one_of(st.sampled_from([0.5, 1, 2, 4, 30]), st.floats(0.05, 40.0))
 SHORT = st.builds(
@@ -393,6 +395,48 @@ def test_one_pixel_limit_asked_for_is_sent_with_the_models_other():
         assert getattr(given, name)["size"] == {"shortest_edge": 784, "longest_edge": 50_000}
 
 
+# ----------------------------------------------------------------------------- a processor that vLLM does not find
+
+
+@cases(500)
+@given(
+    source=ANY_CLIP,
+    loader=st.fixed_dictionaries({}, optional={"fps": RATE, "num_frames": st.sampled_from([-1, 1, 8, 32, 999])}),
+)
+def test_an_unnamed_processor_gets_frames_evenly(source, loader):
+    """vLLM takes 32, or as many as it is told, from the first frame to the last; the processor stays GLM's."""
+    model = replace(GLM46, vllm_loader="uniform")
+    asked = loader.get("num_frames", 32)
+    number = min(asked, source.num_frames) if asked > 0 else source.num_frames
+    if "fps" in loader:
+        number = max(1, min(number, math.floor(source.duration_seconds * loader["fps"])))
+    plan = planned(vllm.glm, source, model, media_io=loader)
+    if plan is None or number == source.num_frames:  # too few for a tubelet; or the processor samples the whole again
+        return
+    np.testing.assert_array_equal(plan.frame_indices, np.linspace(0, source.num_frames - 1, number).astype(int))
+    assert any("processor_config.json alone" in note for note in plan.notes)
+
+
+def test_vllm_looks_for_the_processors_name(tmp_path):
+    """Not in the file that transformers 5 writes; else by the model type, of which it knows no mixture of experts."""
+    whole = grid_family("glm4v_moe").folder
+
+    def loader_of(folder):
+        return served_model(open_encoder(str(folder)))[1].vllm_loader
+
+    assert loader_of(grid_family("glm4v").folder) == "fps"
+    assert loader_of(grid_family("glm46v").folder) == "length"
+    assert loader_of(whole) == "uniform"
+    for file, name, loader in (
+        ("video_preprocessor_config.json", "Glm46VVideoProcessor", "length"),
+        ("preprocessor_config.json", "Glm4vVideoProcessor", "fps"),
+    ):
+        copy = shutil.copytree(whole, tmp_path / file)
+        settings = json.loads((whole / "processor_config.json").read_text())["video_processor"]
+        (copy / file).write_text(json.dumps({**settings, "video_processor_type": name}))
+        assert loader_of(copy) == loader
+
+
 # ------------------------------------------------------------------------------------- the servers' own functions
 
 VLLM, SGLANG = "EVS_VLLM_WHEEL", "EVS_SGLANG_WHEEL"
@@ -505,6 +549,11 @@ def test_the_profiled_video_is_vllms_own(image, video, max_model_len):
     )
     model = replace(GLM41, image_max_pixels=image, max_pixels=video)
     assert profiled_item_tokens(model, max_model_len) == max(most, tokens)
+    frames = max(2, info._get_max_video_frames(max_model_len))
+    _, tokens = info._get_vision_info(
+        image_width=side.width, image_height=side.height, num_frames=frames, max_image_pixels=video
+    )
+    assert profiled_item_tokens(model, max_model_len, takes_images=False) == tokens
 
 
 def test_the_profiled_video_of_glm46():
@@ -512,6 +561,9 @@ def test_the_profiled_video_of_glm46():
     assert profiled_item_tokens(GLM46, 65_536) == 30_000 + 320 * (2 + 4) + 2
     other = replace(GLM46, architecture="Glm46VForConditionalGeneration")
     assert profiled_item_tokens(other, 65_536) == 30_000
+    images = replace(other, image_max_pixels=other.max_pixels * 2)
+    assert profiled_item_tokens(images, 65_536) == 60_000
+    assert profiled_item_tokens(images, 65_536, takes_images=False) == 30_000
 
 
 @cases(2500)

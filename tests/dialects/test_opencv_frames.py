@@ -7,7 +7,7 @@ import av
 import numpy as np
 import pytest
 from drawn_videos import draw_video
-from video_files import cut, damage, draw, video, write_video
+from video_files import cut, damage, draw, read_number, video, write_video
 
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import RefusedByServerError, ServerOptions
@@ -67,6 +67,23 @@ def assert_read_alike(path, words=None):
     reads = opencv_reads(info, total)
     found = [index >= 0 for index in reads.tolist()] + [False] * (total - len(reads))
     assert found == grabbed(path, total), words
+
+
+@pytest.mark.parametrize("name", ["normal.mp4", "normal.mkv", "edit_list.mp4", "b_frames.avi", "vp9.webm", "stream.ts"])
+def test_what_is_read_after_a_seek_to_the_end_and_back(name):
+    """As vLLM 0.32 reads: of a transport stream it does not come back to frame 0."""
+    path, capture = video(name), opened(video(name))
+    capture.set(cv2.CAP_PROP_POS_AVI_RATIO, 1.0)
+    capture.grab()
+    capture.set(cv2.CAP_PROP_POS_FRAMES, 0)
+    info = probe_video(path, choice="first")
+    reads = opencv_reads(info, info.num_frames, is_sought=True)
+    seen = []
+    while capture.grab() and len(seen) < info.num_frames:
+        seen.append(read_number(capture.retrieve()[1]))
+    shown = [read_number(frame.to_ndarray(format="rgb24")) for frame in av.open(str(path)).decode(video=0)]
+    assert [shown[index] for index in reads if index >= 0] == seen
+    assert (seen[0] == shown[0]) == (name != "stream.ts")
 
 
 @pytest.mark.parametrize("name", AWKWARD)

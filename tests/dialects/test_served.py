@@ -81,7 +81,7 @@ def test_the_length_of_what_a_client_sees(tiny_model, model_type, dialect, q):
     encoder = Session(make_request(model=str(tiny_model(model_type)))).encoder
     planner, served = served_of(encoder, dialect, ServerSource(57, 12.5, 90, 120), "What moves?")
     ids = planner.client_ids(served, q, EncodeOptions(prompt="What moves?"))
-    assert len(ids) == planner.sequence_length(served.server, q, EncodeOptions(prompt="What moves?"))
+    assert len(ids) == planner.sequence_length([served.server], q, EncodeOptions(prompt="What moves?"))
     assert ids.count(served.encode.layout.placeholder_token_id) == served.encode.retained_tokens(q)
     assert len(ids) == served.encode.sequence_length(q)
 
@@ -243,13 +243,17 @@ def test_frames_past_the_end_of_the_file_are_left_out_by_vllm(tiny_model):
 
 
 def test_names_of_dialects():
-    assert [dialect.name for dialect in ALL] == ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
+    training = ["qwen-vl-utils@0.0.14", "llamafactory@0.9.5", "ms-swift@4.6", "verl@0.9"]
+    assert [dialect.name for dialect in ALL] == ["evs", "hf@5.24", *training, "vllm@0.33", "sglang@0.5.23"]
     assert parse_dialects("all") == ALL
     assert parse_dialect("vllm@0.33.0").note is None
     assert dialect_of_server("vllm", "0.33.1") == parse_dialect("vllm")
+    assert dialect_of_server("vllm", "0.32.2") == parse_dialect("vllm@0.32") != parse_dialect("vllm")
+    assert dialect_of_server("sglang", "0.5.22") == parse_dialect("sglang@0.5.22") != parse_dialect("sglang")
     assert dialect_of_server("vllm", "0.30").note == "the rules of vllm 0.30 are not known: those of 0.33 are used"
-    for version in ("banana", "0.33.banana", "0.33.", "0.33 ", "0.33..1", ".33", "", "v0.33", "0.33-1", "0.32"):
-        with pytest.raises(UsageError, match=r"the rules of that version are not known. Expected vllm@0\.33\."):
+    for version in ("banana", "0.33.banana", "0.33.", "0.33 ", "0.33..1", ".33", "", "v0.33", "0.33-1", "0.31"):
+        expected = r"the rules of that version are not known. Expected vllm@0\.32 or vllm@0\.33\."
+        with pytest.raises(UsageError, match=expected):
             parse_dialect(f"vllm@{version}")
     for name in ("hf@5.24.x", "sglang@0.5.23.banana", "sglang@0.5.2"):
         with pytest.raises(UsageError, match="the rules of that version are not known"):
@@ -257,7 +261,7 @@ def test_names_of_dialects():
     for name in ("vllm@0.33.0rc1", "vllm@0.33.1.dev5+g0123abc", "vllm@0.33.0+cpu", "sglang@0.5.23.post1"):
         assert parse_dialect(name).note is None
     for name in ("tgi", "evs@1", "", "all"):
-        with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, vllm@0\.33, sglang@0\.5\.23 or all"):
+        with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, .*, vllm@0\.33, sglang@0\.5\.23 or all"):
             parse_dialect(name)
 
 

@@ -166,6 +166,14 @@ def test_the_model_is_the_servers_own_where_none_is_named(clip, tiny_model):
         check_video(CheckRequest(str(clip), server.url))
 
 
+def test_a_server_does_not_choose_what_code_is_run(clip, tiny_model):
+    with (
+        CountingServer(tiny_model("qwen3_vl")) as server,
+        pytest.raises(UsageError, match=r"without --model the server names it\. Expected both"),
+    ):
+        check_video(CheckRequest(str(clip), server.url), trust_remote_code=True)
+
+
 def test_the_key_is_sent_and_never_told(check, monkeypatch):
     monkeypatch.setenv("MY_KEY", "s3cret")
     report = check(Habits(key="s3cret"), key="MY_KEY")
@@ -269,6 +277,15 @@ def test_a_version_that_is_not_known(check):
     report = check(Habits(version="0.31.2"))
     assert "the rules of vllm 0.31.2 are not known: those of 0.33 are used" in report.notes
     assert not any("rules of" in note for note in check(Habits(version="0.33.1")).notes)
+
+
+def test_a_server_is_planned_by_its_own_version(check):
+    report = check(Habits(version="0.32.0"))
+    assert report.asked.dialect == "vllm@0.32"
+    assert not report.differs
+    note = "the server is vllm 0.32.0, and the plan is vllm@0.33's"
+    assert note not in report.notes
+    assert note in check(Habits(version="0.32.0"), dialect="vllm").notes
 
 
 # ---------------------------------------------------------------------------------------------- what it cannot tell

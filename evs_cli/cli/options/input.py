@@ -180,7 +180,7 @@ CapPixelsPerFrame = Annotated[
     bool | None,
     typer.Option(
         "--cap-pixels-per-frame/--no-cap",
-        help="Bound each frame by its share of the video's budget, as qwen-vl-utils does. Default: the model's own.",
+        help="Bound each frame by its share of the processor's budget for the video. Default: the model's own.",
         rich_help_panel=_INPUT,
     ),
 ]
@@ -191,6 +191,14 @@ Decoder = Annotated[
         metavar="NAME",
         help="pyav or decord.",
         autocompletion=completed_from(*DECODERS),
+        rich_help_panel=_INPUT,
+    ),
+]
+Together = Annotated[
+    bool,
+    typer.Option(
+        "--together",
+        help="Judge all videos as one request, by every limit.",
         rich_help_panel=_INPUT,
     ),
 ]
