@@ -112,6 +112,7 @@ CHANGES = {
     "trust_remote_code": SessionRequest(trust_remote_code=True),
     "batch_frames": SessionRequest(batch_frames=4),
     "decoder": SessionRequest(decoder="decord"),
+    "decodes_first": SessionRequest(decodes_first=True),
     **{
         f"sampling.{name}": SessionRequest(sampling=SamplingRequest(**{name: value}))
         for name, value in {
