@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from evs_cli.dialects.arange import torch_arange
 from evs_cli.dialects.base import Int64Array, RefusedByServerError, ServerSource
 
 
@@ -41,10 +42,7 @@ def float32_arange_indices(source: ServerSource, num_frames: int, *, start: floa
 
     Rounding in float32 may yield a last index equal to the number of frames; transformers leaves it, vLLM clamps it.
     """
-    import torch  # its own arange: blocks of a vector's width round otherwise than numpy's
-
-    step = source.num_frames / num_frames
-    indices: Int64Array = torch.arange(start, source.num_frames, step).int().numpy().astype(np.int64)
+    indices: Int64Array = torch_arange(start, source.num_frames, source.num_frames / num_frames).astype(np.int64)
     return indices
 
 
