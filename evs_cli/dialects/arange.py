@@ -1,8 +1,8 @@
 """``torch.arange`` in float32, bit for bit, without torch.
 
 Processors choose frames by it and truncate, so the last bit of a place decides which frame is taken. torch fills
-vectors of 8 floats (ATen's RangeFactoriesKernel.cpp and DispatchStub.h, 2.14; its AVX2 kernel, which machines with
-AVX-512 take too): the first place of each is ``start + step * index`` in float64, rounded to float32, and the others add
+vectors of 8 floats (RangeFactoriesKernel.cpp and DispatchStub.h of ATen 2.14; its AVX2 kernel, which machines with
+AVX-512 take too). The first place of each is ``start + step * index`` in float64, rounded to float32; the others add
 multiples of the step to that. Two vectors are filled at a time; what is left behind the last whole pair is computed
 place by place.
 """

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from evs_cli.core.placeholders import IntArray
 from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
 from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
+from evs_cli.encoders.segments import Segment, joined
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
 from evs_cli.video.sampling import FrameSelection, SamplingRequest
@@ -221,8 +223,8 @@ class ServedPlanner:
 
     def sequence(
         self, server: ServerPlan, counts: Sequence[int], chat: EncodeOptions, *, placeholder: str | None = None
-    ) -> list[int]:
-        """``input_ids`` with ``counts[t]`` placeholders for frame t: the video's part, or the whole chat prompt.
+    ) -> IntArray:
+        """(L,) int64 ids with ``counts[t]`` placeholders for frame t: of the video's part, or of the whole chat prompt.
 
         Args:
             server: the plan.
@@ -232,17 +234,10 @@ class ServedPlanner:
         """
         text = self.encoder.prompt_text(chat)
         before, after = text.split(self.encoder.video_markup, 1)
-        segments: list[str | int] = [before, *server.segments(counts), after]
+        segments: list[Segment] = [before, *server.segments(counts), after]
         if not server.tokenises_pieces:
-            segments = _joined(segments)
-        tokenizer = self.encoder.processor.tokenizer
-        placeholder_id = int(tokenizer.convert_tokens_to_ids(placeholder or server.placeholder))
-        # What the tokenizer puts in front of a text, where it does so (a start token).
-        ids: list[int] = list(tokenizer("", **self.encoder.tokenizer_arguments(text))["input_ids"])
-        texts = iter(self.encoder.text_ids([segment for segment in segments if isinstance(segment, str)]))
-        for segment in segments:
-            ids += [placeholder_id] * segment if isinstance(segment, int) else next(texts)
-        return ids
+            segments = joined(segments)
+        return self.encoder.sequence_ids(text, segments, placeholder or server.placeholder)
 
     def sequence_length(self, server: ServerPlan, q: float, chat: EncodeOptions) -> int:
         """L at rate q; no placeholder is written out for it."""
@@ -259,7 +254,10 @@ class ServedPlanner:
     def client_ids(self, served: ServedClip, q: float, chat: EncodeOptions) -> list[int]:
         """The ids a client sees at rate q: a server writes them before it knows what it keeps of each frame."""
         server = served.server
-        return self.sequence(server, server.client_counts(q), chat, placeholder=server.client_placeholder)
+        ids: list[int] = self.sequence(
+            server, server.client_counts(q), chat, placeholder=server.client_placeholder
+        ).tolist()
+        return ids
 
     def text_before_note(self, server: ServerPlan, q: float, chat: EncodeOptions) -> str | None:
         """A sentence where the server fails at rate q for want of text before the video; None where it does not.
@@ -290,14 +288,3 @@ def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:
     if abs(source.average_fps - true_fps) > _MAX_RATE_DIFFERENCE * true_fps:
         notes.append(f"the server believes {source.average_fps:.4g} fps, the file's frames come at {true_fps:.4g}")
     return tuple(notes)
-
-
-def _joined(segments: Sequence[str | int]) -> list[str | int]:
-    """Adjacent texts as one; runs of placeholders keep them apart, as the tokenizer itself does at special tokens."""
-    joined: list[str | int] = []
-    for segment in segments:
-        if isinstance(segment, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += segment
-        else:
-            joined.append(segment)
-    return joined

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from evs_cli.encoders.chat_template import render_chat
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
@@ -42,7 +44,7 @@ class FileTokenizer:
     named: Mapping[str, str]
     """Texts of the named special tokens, such as ``eos_token`` or ``video_token``."""
     chat_template: str | None = None
-    """The tokenizer's own, which a processor has no use for."""
+    """The tokenizer's own, which only a family without a processor has a use for."""
 
     @property
     def bos_token(self) -> str | None:
@@ -56,14 +58,20 @@ class FileTokenizer:
         encoded = self.backend.encode_batch_fast(list(text), add_special_tokens=add_special_tokens)
         return {"input_ids": [each.ids for each in encoded]}
 
-    def convert_tokens_to_ids(self, token: str) -> int | None:
-        """The id of a token by its text; None where there is no such token."""
-        token_id: int | None = self.backend.token_to_id(token)
-        return token_id
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
+        """The id of a token by its text, or of each of several; None where there is no such token."""
+        if isinstance(tokens, str):
+            return self.backend.token_to_id(tokens)
+        return [self.backend.token_to_id(token) for token in tokens]
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
         """Texts of tokens."""
         return [self.backend.id_to_token(each) for each in ids]
+
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], **_: Any) -> str:
+        """The text of a chat that the assistant is to answer; see ``render_chat``."""
+        assert self.chat_template is not None
+        return render_chat(self.chat_template, messages, self.named)
 
     def decode(self, ids: Sequence[int], **_: Any) -> str:
         """The text of ids, special tokens included."""
@@ -99,8 +107,7 @@ def read_tokenizer(model_type: str, path: Path | None, config: Mapping[str, Any]
     starts = backend.encode("").ids
     if starts not in ([], [backend.token_to_id(named.get("bos_token", ""))]):
         return None
-    template = config.get("chat_template")
-    return FileTokenizer(backend, MappingProxyType(named), template if isinstance(template, str) else None)
+    return FileTokenizer(backend, MappingProxyType(named))
 
 
 def _named_tokens(config: Mapping[str, Any]) -> dict[str, str] | None:
@@ -123,7 +130,7 @@ def _text_of(token: Any) -> str | None:
 def _has_class_pipeline(backend: Tokenizer, model_type: str, tokenizer_class: str) -> bool:
     """Whether the file's own pipeline is that of the class transformers would choose."""
     name = _FORCED.get(model_type, tokenizer_class.removesuffix("Fast"))
-    if name in _AS_THE_FILE_SAYS or tokenizer_class in _AS_THE_FILE_SAYS and model_type not in _FORCED:
+    if name in _AS_THE_FILE_SAYS or (tokenizer_class in _AS_THE_FILE_SAYS and model_type not in _FORCED):
         return _is_cut_at_placeholders(backend)
     if name not in _SPLITS:
         return False

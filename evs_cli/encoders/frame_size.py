@@ -78,6 +78,20 @@ def qwen3_frame_size(
     return sides
 
 
+def capped_frame_pixels(
+    least: int, most: int, max_video_tokens: int, factor: int, temporal_patch_size: int, num_frames: int
+) -> int:
+    """Most pixels of a frame under ``cap_pixels_per_frame`` where limits hold for each frame (Qwen2-VL, Qwen2.5-VL)."""
+    total = int(max_video_tokens * factor**2 * 0.9)
+    return max(min(most, total * temporal_patch_size // num_frames), int(least * 1.05))
+
+
+def capped_video_pixels(least: int, most: int, max_video_tokens: int, factor: int, num_frames: int) -> int:
+    """Most pixels of all frames under ``cap_pixels_per_frame`` where limits hold for them together (Qwen3-VL)."""
+    share = min(max_video_tokens * factor**2, most // num_frames)
+    return max(share, int(least * 1.05)) * num_frames
+
+
 def check_aspect(height: int, width: int) -> None:
     """Raise ``RefusedByServerError`` for a frame with a side more than 200 times the other."""
     if max(height, width) / min(height, width) > MAX_ASPECT:

@@ -43,9 +43,7 @@ CLASSES: Mapping[str, ProcessorClasses] = MappingProxyType(
         "glm4v": _GLM,
         "glm4v_moe": _GLM,
         "glm46v": _GLM46V,
-        "internvl": ProcessorClasses(
-            ("InternVLProcessor",), ("InternVLVideoProcessor",), ("GotOcr2ImageProcessor",)
-        ),
+        "internvl": ProcessorClasses(("InternVLProcessor",), ("InternVLVideoProcessor",), ("GotOcr2ImageProcessor",)),
         "nemotron_h_omni": ProcessorClasses(
             (f"{_OMNI}Processor",), (f"{_OMNI}VideoProcessor",), (f"{_OMNI}ImageProcessor",)
         ),
@@ -131,6 +129,11 @@ FIELDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Fields of each class, by its name."""
 
+MODEL_FIELDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {"internvl": _fields(downsample_ratio=0.5, vision_config=_fields(patch_size=(14, 14)))}
+)
+"""Fields of a family's configuration that plans ask for beside those of its processor, by ``model_type``."""
+
 PIXEL_ALIASES = frozenset({"Qwen2VLVideoProcessor", "Qwen2VLImageProcessor"})
 """Classes whose ``min_pixels`` and ``max_pixels`` are the edges of their ``size``."""
 
@@ -140,7 +143,9 @@ SPECIAL_TEXTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             ("Qwen2VLProcessor", "Qwen2_5_VLProcessor", "Qwen3VLProcessor"),
             _fields(image_token="<|image_pad|>", video_token="<|video_pad|>"),
         ),
-        **dict.fromkeys(("Glm4vProcessor", "Glm46VProcessor"), _fields(image_token="<|image|>", video_token="<|video|>")),
+        **dict.fromkeys(
+            ("Glm4vProcessor", "Glm46VProcessor"), _fields(image_token="<|image|>", video_token="<|video|>")
+        ),
         "InternVLProcessor": _fields(),  # all of them are the tokenizer's
         f"{_OMNI}Processor": _fields(
             image_token="<image>", video_token="<video>", image_start_token="<img>", image_end_token="</img>"

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
+from evs_cli.core.releases import transformers_release
 from evs_cli.encoders.chat_template import is_renderable, render_chat
 from evs_cli.encoders.file_tokenizer import FileTokenizer, read_tokenizer
-from evs_cli.encoders.processor_defaults import CLASSES, FIELDS, PIXEL_ALIASES, SPECIAL_TEXTS
+from evs_cli.encoders.processor_defaults import CLASSES, FIELDS, MODEL_FIELDS, PIXEL_ALIASES, SPECIAL_TEXTS
 from evs_cli.encoders.source import ModelSource, checkpoint_file
 
+_RELEASE = (5, 24)
+"""The release of transformers whose reading of the files this is."""
 _INTERNVL_TOKENS = {
     "image_token": "context_image_token",
     "video_token": "video_token",
@@ -44,6 +47,8 @@ class ProcessorFiles:
     """Texts of the tokens it knows by name, such as ``video_token``."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Its own fields: ``image_seq_length``, ``video_temporal_patch_dim``."""
+    config: Any = None
+    """Fields of the model's configuration that settle a frame's tokens."""
 
     def __getattr__(self, name: str) -> Any:
         for known in (self.__dict__.get("tokens", {}), self.__dict__.get("settings", {})):
@@ -60,7 +65,7 @@ class ProcessorFiles:
 def read_processor(source: ModelSource) -> ProcessorFiles | None:
     """The processor of a checkpoint's files; None where only transformers can tell it."""
     classes = CLASSES.get(source.model_type)
-    if classes is None or source.trust_remote_code:
+    if classes is None or source.trust_remote_code or transformers_release().release[:2] != _RELEASE:
         return None
     try:
         files = {name: _json_of(source, f"{name}.json") for name in _NAMES}
@@ -71,7 +76,7 @@ def read_processor(source: ModelSource) -> ProcessorFiles | None:
     outer = files["processor_config"]
     video = outer.get("video_processor", files["video_preprocessor_config"] or files["preprocessor_config"])
     image = outer.get("image_processor", files["preprocessor_config"])
-    parts = (*files.values(), video, image)
+    parts = (*(part for name, part in files.items() if name != "added_tokens"), video, image)
     stated = {part["processor_class"] for part in parts if "processor_class" in part}
     if any("auto_map" in part for part in parts) or len(stated) > 1 or not stated <= set(classes.processor):
         return None
@@ -79,7 +84,7 @@ def read_processor(source: ModelSource) -> ProcessorFiles | None:
     video_class, image_class = _video_class(video, classes.video), _class(image, "image_processor_type", classes.image)
     if not video or not image or video_class is None or image_class is None:
         return None
-    tokenizer = read_tokenizer(source.model_type, tokenizer_file, files["tokenizer_config"])
+    tokenizer = read_tokenizer(source.model_type, tokenizer_file, _tokenizer_config(files))
     if tokenizer is None or (template is not None and not is_renderable(template)):
         return None
     video_fields, image_fields = _fields_of(video_class, video), _fields_of(image_class, image)
@@ -87,12 +92,30 @@ def read_processor(source: ModelSource) -> ProcessorFiles | None:
     if video_fields is None or image_fields is None or tokens is None:
         return None
     settings = {key: outer.get(key, default) for key, default in _SETTINGS.items()}
-    return ProcessorFiles(name, video_class, tokenizer, video_fields, image_fields, template, tokens, settings)
+    config = _model_config(source)
+    return ProcessorFiles(name, video_class, tokenizer, video_fields, image_fields, template, tokens, settings, config)
 
 
+def read_tokenizer_files(source: ModelSource) -> FileTokenizer | None:
+    """The tokenizer of a checkpoint that has no processor, with its chat template; None as of ``read_processor``."""
+    if source.trust_remote_code or transformers_release().release[:2] != _RELEASE:
+        return None
+    try:
+        files = {name: _json_of(source, f"{name}.json") for name in _TOKENIZER_NAMES}
+        path = _file(source, "chat_template.jinja")
+        template = files["tokenizer_config"].get("chat_template") if path is None else path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    if template is not None and not (isinstance(template, str) and is_renderable(template)):
+        return None
+    tokenizer = read_tokenizer(source.model_type, _file(source, "tokenizer.json"), _tokenizer_config(files))
+    return None if tokenizer is None else replace(tokenizer, chat_template=template)
+
+
+_TOKENIZER_NAMES = ("tokenizer_config", "special_tokens_map", "added_tokens")
 _NAMES = (
-    *("processor_config", "video_preprocessor_config", "preprocessor_config"),
-    *("tokenizer_config", "chat_template", "special_tokens_map"),
+    *("processor_config", "video_preprocessor_config", "preprocessor_config", "chat_template"),
+    *_TOKENIZER_NAMES,
 )
 _SETTINGS: Mapping[str, Any] = MappingProxyType({"image_seq_length": 256, "video_temporal_patch_dim": 2})
 
@@ -127,15 +150,23 @@ def _chat_template(source: ModelSource, files: Mapping[str, Mapping[str, Any]]) 
         ValueError: several templates, or one that is no text.
     """
     named = files["processor_config"].get("chat_template")
-    legacy = files["chat_template"]
+    if named is None and files["chat_template"]:
+        named = files["chat_template"].get("chat_template", 0)
     path = _file(source, "chat_template.jinja")
-    if named is None and legacy:
-        named = legacy["chat_template"] if "chat_template" in legacy else ValueError
     if named is None and path is not None:
         named = path.read_text(encoding="utf-8")
     if named is not None and not isinstance(named, str):
         raise ValueError("the chat template is no text")
     return named
+
+
+def _tokenizer_config(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """``tokenizer_config.json``, with the files beside it put in that transformers reads where it lists no tokens."""
+    config = dict(files["tokenizer_config"])
+    if config and "added_tokens_decoder" not in config:
+        config |= files["special_tokens_map"]
+        config["added_tokens_decoder"] = {token_id: text for text, token_id in files["added_tokens"].items()}
+    return config
 
 
 def _class(values: Mapping[str, Any], key: str, known: Sequence[str]) -> str | None:
@@ -145,7 +176,7 @@ def _class(values: Mapping[str, Any], key: str, known: Sequence[str]) -> str | N
 
 
 def _video_class(values: Mapping[str, Any], known: Sequence[str]) -> str | None:
-    """As ``_class``, of a video processor, which an image processor's file settles too where there is none of its own."""
+    """As ``_class``, of a video processor, which the image processor's file may settle too."""
     if "video_processor_type" in values or "image_processor_type" not in values:
         return _class(values, "video_processor_type", known)
     implied = str(values["image_processor_type"]).replace("ImageProcessor", "VideoProcessor")
@@ -165,6 +196,15 @@ def _fields_of(name: str, values: Mapping[str, Any]) -> SimpleNamespace | None:
     if found.get("do_resize", True) is not True or found.get("do_center_crop"):
         return None
     return SimpleNamespace(**found)
+
+
+def _model_config(source: ModelSource) -> SimpleNamespace:
+    """Fields of ``config.json``, with the classes' own values where it leaves them out."""
+    outer, defaults = source.config, MODEL_FIELDS.get(source.model_type, {})
+    vision = outer.get("vision_config") or {}
+    found = {name: outer.get(name, value) for name, value in defaults.items() if name != "vision_config"}
+    inner = {name: vision.get(name, value) for name, value in defaults.get("vision_config", {}).items()}
+    return SimpleNamespace(vision_config=SimpleNamespace(**inner), **found)
 
 
 def _tokens(name: str, tokenizer: FileTokenizer) -> dict[str, str] | None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from evs_cli.encoders import embedded
-from evs_cli.encoders.hub import hub_answers, hub_file
+from evs_cli.encoders.hub import hub_answers, hub_file, is_known_missing
 from evs_cli.errors import ModelError, first_line
 
 DEFAULT_MODEL = "dinov2-small"
@@ -164,6 +164,8 @@ def checkpoint_file(source: ModelSource, name: str) -> Path | None:
         return path if path.is_file() else None
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
+    if is_known_missing(source.location, name, source.revision):
+        return None
     try:
         return hub_file(source.location, name, revision=source.revision, is_reachable=source.is_reachable)
     except LocalEntryNotFoundError:  # out of reach, which says nothing of whether it exists

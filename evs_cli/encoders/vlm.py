@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from evs_cli.core.counts import TokenGrid
 from evs_cli.core.placeholders import IntArray, SequenceLayout
@@ -26,6 +27,8 @@ from evs_cli.encoders.base import (
     seconds,
 )
 from evs_cli.encoders.loading import load_processor, load_vision_part
+from evs_cli.encoders.processor_files import ProcessorFiles, read_processor
+from evs_cli.encoders.segments import Segment, segment_ids
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.video.sampling import DEFAULT_FPS, DEFAULT_MAX_FRAMES, SamplingDefaults
@@ -56,10 +59,21 @@ class VisionLanguageEncoder(VideoEncoder):
         """The checkpoint's processor; read once, on first use."""
         return load_processor(self.source)
 
+    @cached_property
+    def plan_processor(self) -> Any:
+        """What plans ask: the processor as its files tell it where only counts are wanted, else the processor."""
+        return (read_processor(self.source) if self.counts_alone else None) or self.processor
+
+    @property
+    def video_processor_class(self) -> str:
+        """The name of the class of its video processor."""
+        files = self.plan_processor
+        return files.video_class if isinstance(files, ProcessorFiles) else type(files.video_processor).__name__
+
     @property
     def sampling_defaults(self) -> SamplingDefaults:
         """The video processor's own rate or count with its limits, else 2 fps up to its maximum or 128."""
-        video = self.processor.video_processor
+        video = self.plan_processor.video_processor
         num_frames, fps = getattr(video, "num_frames", None), getattr(video, "fps", None)
         return SamplingDefaults(
             fps=None if num_frames else float(fps or DEFAULT_FPS),
@@ -71,17 +85,17 @@ class VisionLanguageEncoder(VideoEncoder):
     @property
     def temporal_patch_size(self) -> int:
         """Sampled frames that become one frame of tokens."""
-        return int(self.processor.video_processor.temporal_patch_size)
+        return int(self.plan_processor.video_processor.temporal_patch_size)
 
     @property
     def video_markup(self) -> str:
         """The text that stands for one video in the family's prompts; the processor's own token, as here, for most."""
-        return str(self.processor.video_token)
+        return str(self.plan_processor.video_token)
 
     @property
     def placeholder_token(self) -> str:
         """The token, as text, that stands for one video token once the markup is expanded: that of the modality."""
-        return str(self.processor.image_token if self.modality == "image" else self.processor.video_token)
+        return str(self.plan_processor.image_token if self.modality == "image" else self.plan_processor.video_token)
 
     @abstractmethod
     def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
@@ -96,7 +110,7 @@ class VisionLanguageEncoder(VideoEncoder):
         """The text before expansion: the chat prompt around the video's markup, or the markup alone."""
         if options.prompt is None:
             return self.video_markup
-        for token in {self.placeholder_token, self.processor.video_token, self.processor.image_token}:
+        for token in {self.placeholder_token, self.plan_processor.video_token, self.plan_processor.image_token}:
             named = {"prompt": options.prompt, "system": options.system or ""}
             if holder := next((name for name, text in named.items() if token in text), None):
                 raise UsageError(
@@ -110,8 +124,8 @@ class VisionLanguageEncoder(VideoEncoder):
             )
         text = self._chat_text(options.prompt, options.system)
         faults = {
-            "leaves the video out": self.processor.video_token not in text,
-            "writes the video more than once": text.count(self.processor.video_token) > 1,
+            "leaves the video out": self.plan_processor.video_token not in text,
+            "writes the video more than once": text.count(self.plan_processor.video_token) > 1,
             "leaves the prompt out": options.prompt.strip() not in text,
             "leaves the system message out": (options.system or "").strip() not in text,
         }
@@ -129,7 +143,7 @@ class VisionLanguageEncoder(VideoEncoder):
         Not where a chat template has written it already, as ``apply_chat_template(tokenize=True)`` sees to; and not
         to the video's part alone, which is a piece of a sequence.
         """
-        start = self.processor.tokenizer.bos_token
+        start = self.plan_processor.tokenizer.bos_token
         is_piece = text == self.video_markup
         has_start = start is not None and text.startswith(start)
         return {"add_special_tokens": False} if is_piece or has_start else {}
@@ -149,7 +163,9 @@ class VisionLanguageEncoder(VideoEncoder):
             known.clear()
         new = [text for text in dict.fromkeys(texts) if text and text not in known]
         if new:
-            known.update(zip(new, self.processor.tokenizer(new, add_special_tokens=False)["input_ids"], strict=True))
+            known.update(
+                zip(new, self.plan_processor.tokenizer(new, add_special_tokens=False)["input_ids"], strict=True)
+            )
         return [known[text] if text else [] for text in texts]
 
     def _chat_text(self, prompt: str, system: str | None) -> str:
@@ -159,7 +175,7 @@ class VisionLanguageEncoder(VideoEncoder):
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": [{"type": "video"}, {"type": "text", "text": prompt}]})
         try:
-            text: str = self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            text: str = self.plan_processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except (TemplateError, TypeError) as error:
             raise ModelError(
                 f"cannot build a prompt for {self.source.name}: its chat template fails ({error}).",
@@ -170,13 +186,25 @@ class VisionLanguageEncoder(VideoEncoder):
     def expanded_ids(self, text: str, expanded: str) -> list[int]:
         """Ids of a prompt with the video written out: ``expanded`` in place of its markup in ``text``."""
         whole = text.replace(self.video_markup, expanded, 1)
-        ids: list[int] = self.processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
+        ids: list[int] = self.plan_processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
         return ids
 
-    def layout(self, input_ids: Sequence[int], token_grid_thw: TokenGrid) -> SequenceLayout:
+    def sequence_ids(self, text: str, segments: Sequence[Segment], placeholder: str) -> IntArray:
+        """(L,) int64 ids of a sequence in segments, behind the start token where the tokenizer adds one to ``text``.
+
+        Args:
+            text: the prompt before expansion.
+            segments: the prompt expanded; texts that are tokenized together are one segment.
+            placeholder: text of the token that the runs repeat.
+        """
+        tokenizer = self.plan_processor.tokenizer
+        start_ids = tokenizer("", **self.tokenizer_arguments(text))["input_ids"]
+        return segment_ids(segments, self.text_ids, int(tokenizer.convert_tokens_to_ids(placeholder)), start_ids)
+
+    def layout(self, input_ids: npt.ArrayLike, token_grid_thw: TokenGrid) -> SequenceLayout:
         """The layout of an expanded sequence: which placeholders are grid tokens, and which are extra rows."""
         num_frames, height, width = token_grid_thw
-        placeholder_id = int(self.processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
+        placeholder_id = int(self.plan_processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
         ids: IntArray = np.asarray(input_ids, dtype=np.int64)
         positions: IntArray = np.flatnonzero(ids == placeholder_id).astype(np.int64)
         in_frames = num_frames * (self.rows_before_frame + height * width)
@@ -198,7 +226,7 @@ class VisionLanguageEncoder(VideoEncoder):
         *,
         frame_size: tuple[int, int],
         token_grid_thw: TokenGrid,
-        input_ids: Sequence[int],
+        input_ids: npt.ArrayLike,
         prompt_seconds: FloatArray,
         seconds_per_grid: float | None = None,
         loader_size: tuple[int, int] | None = None,
@@ -239,12 +267,12 @@ class VisionLanguageEncoder(VideoEncoder):
     @property
     def outer_tokens(self) -> int:
         """See ``VideoEncoder.outer_tokens``: what stands with the video's token in its markup."""
-        return sum(map(len, self.text_ids(self.video_markup.split(str(self.processor.video_token)))))
+        return sum(map(len, self.text_ids(self.video_markup.split(str(self.plan_processor.video_token)))))
 
     @property
     def has_chat_template(self) -> bool:
         """Whether the checkpoint says how a chat is written."""
-        return bool(getattr(self.processor, "chat_template", None))
+        return bool(getattr(self.plan_processor, "chat_template", None))
 
     @property
     def spatial_merge_size(self) -> int:
