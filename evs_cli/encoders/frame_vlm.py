@@ -18,9 +18,10 @@ from evs_cli.core.counts import TokenGrid
 from evs_cli.core.pixel_region import PixelRegion, cropped_region
 from evs_cli.core.placeholders import IntArray
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, require_same_count, seconds
+from evs_cli.encoders.frame_times import true_times
 from evs_cli.encoders.loading import loading_errors, on_device, quiet_transformers
 from evs_cli.encoders.processor_files import ProcessorFiles
-from evs_cli.encoders.vlm import VisionLanguageEncoder, true_times
+from evs_cli.encoders.vlm import VisionLanguageEncoder
 
 if TYPE_CHECKING:
     import torch

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from evs_cli.core.counts import TokenGrid
 from evs_cli.encoders.base import FloatArray, seconds
-from evs_cli.encoders.grid_vlm import VIDEO_PIXELS, GridVideoEncoder
+from evs_cli.encoders.grid_vlm import GridVideoEncoder
+from evs_cli.encoders.pixel_limits import VIDEO_PIXELS
 from evs_cli.encoders.segments import Segment
 from evs_cli.video.sampling import SamplingDefaults
 

@@ -16,26 +16,25 @@ import numpy as np
 from evs_cli.core.counts import TokenGrid
 from evs_cli.core.placeholders import IntArray, SequenceLayout
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, seconds
-from evs_cli.encoders.frame_size import (
-    Size,
-    capped_frame_pixels,
-    capped_video_pixels,
-    qwen2_frame_size,
-    qwen3_frame_size,
-)
+from evs_cli.encoders.frame_size import Size
+from evs_cli.encoders.frame_times import fill_tubelets, true_times
 from evs_cli.encoders.loading import of_one_video, on_device, quiet_transformers, weightless_model
+from evs_cli.encoders.pixel_limits import (
+    VIDEO_PIXELS,
+    cap_argument,
+    limit_notes,
+    processor_frame_size,
+    size_argument,
+)
 from evs_cli.encoders.processor_files import ProcessorFiles
 from evs_cli.encoders.segments import Segment, joined
-from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_times
+from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import EvsError, ModelError, RefusedByServerError, UsageError
 
 if TYPE_CHECKING:
     import torch
 
     from evs_cli.core.video_tokens import VideoTokens
-
-FRAME_PIXELS = ("frame_min_pixels", "frame_max_pixels")
-VIDEO_PIXELS = ("video_min_pixels", "video_max_pixels")
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +136,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
             processing={**self.call_arguments, **arguments},
             notes=(
                 *(("one frame was repeated to fill a tubelet",) if len(pts) > clip.num_frames else ()),
-                *(_limit_notes(clip, (grid_h * patch, grid_w * patch), merge * patch) if frame_size is None else ()),
+                *(limit_notes(clip, (grid_h * patch, grid_w * patch), merge * patch) if frame_size is None else ()),
             ),
         )
 
@@ -174,7 +173,9 @@ class GridVideoEncoder(VisionLanguageEncoder):
         """The same by the processor's rules, from its files; None for a clip that it would refuse, as it then says."""
         files = self.plan_processor
         try:
-            height, width = frame_size or self._frame_size(clip, len(pts), arguments)
+            height, width = frame_size or processor_frame_size(
+                files.video_processor, clip, len(pts), arguments, holds_for_video=self.pixel_limits == VIDEO_PIXELS
+            )
         except RefusedByServerError:
             return None
         video = files.video_processor
@@ -188,32 +189,6 @@ class GridVideoEncoder(VisionLanguageEncoder):
             model_grid_thw=(num_frames, height // patch, width // patch),
             input_ids=self.sequence_ids(text, segments, self.placeholder_token),
             seconds_per_grid=self._seconds_per_grid(clip, len(pts)),
-        )
-
-    def _frame_size(self, clip: Clip, num_frames: int, arguments: Mapping[str, Any]) -> Size:
-        """(height, width) in pixels that the processor gives each of ``num_frames`` frames.
-
-        Raises:
-            RefusedByServerError: a clip that it refuses.
-        """
-        video = self.plan_processor.video_processor
-        factor, tubelet = int(video.patch_size) * int(video.merge_size), self.temporal_patch_size
-        size, is_capped = arguments.get("size", video.size), arguments.get("cap_pixels_per_frame", False)
-        least, most = int(size["shortest_edge"]), int(size["longest_edge"])
-        if self.pixel_limits == FRAME_PIXELS:
-            if is_capped:
-                most = capped_frame_pixels(least, most, int(video.max_video_tokens), factor, tubelet, num_frames)
-            return qwen2_frame_size(clip.height, clip.width, factor=factor, min_pixels=least, max_pixels=most)
-        if is_capped:
-            most = capped_video_pixels(least, most, int(video.max_video_tokens), factor, num_frames)
-        return qwen3_frame_size(
-            clip.height,
-            clip.width,
-            num_frames=num_frames,
-            temporal_factor=tubelet,
-            factor=factor,
-            min_pixels=least,
-            max_pixels=most,
         )
 
     def _video_segments(self, pts_seconds: FloatArray, token_grid_thw: TokenGrid) -> list[Segment]:
@@ -310,34 +285,6 @@ class GridVideoEncoder(VisionLanguageEncoder):
 
 _PIXELS = "pixel_values_videos"
 _GRIDS = ("video_grid_thw", "video_merge_sizes")  # what the families take beside the patches
-
-
-def cap_argument(video_processor: Any, cap_pixels_per_frame: bool | None) -> dict[str, Any]:
-    """``cap_pixels_per_frame``, always passed: unset, the processor warns, and its default is announced to change."""
-    value = video_processor.cap_pixels_per_frame if cap_pixels_per_frame is None else cap_pixels_per_frame
-    return {"cap_pixels_per_frame": bool(value)}
-
-
-def size_argument(video_processor: Any, minimum: int | None, maximum: int | None) -> dict[str, Any]:
-    """``size`` of a video processor whose two edges are pixel counts, with the user's limits put in."""
-    if minimum is None and maximum is None:
-        return {}
-    size = video_processor.size
-    low, high = minimum or int(size["shortest_edge"]), maximum or int(size["longest_edge"])
-    if low > high:
-        raise UsageError(f"Invalid pixel limits: at least {low}, at most {high}. Expected the least below the most.")
-    return {"size": {"shortest_edge": low, "longest_edge": high}}
-
-
-def _limit_notes(clip: Clip, frame_size: tuple[int, int], factor: int) -> list[str]:
-    """A sentence where a pixel limit, and not rounding to whole tokens alone, settled the size."""
-    natural = tuple(max(factor, round(side / factor) * factor) for side in (clip.height, clip.width))
-    if natural == frame_size or min(clip.height, clip.width) < factor:
-        return []
-    return [
-        f"a pixel limit bound: frames of {clip.width}x{clip.height} become {frame_size[1]}x{frame_size[0]}, "
-        f"without it {natural[1]}x{natural[0]}"
-    ]
 
 
 @contextlib.contextmanager

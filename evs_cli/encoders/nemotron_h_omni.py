@@ -16,10 +16,11 @@ import numpy as np
 from evs_cli.core.counts import TokenGrid
 from evs_cli.core.placeholders import IntArray
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan
+from evs_cli.encoders.frame_times import fill_tubelets, printed_seconds, true_times
 from evs_cli.encoders.loading import of_one_video, quiet_transformers
 from evs_cli.encoders.processor_files import ProcessorFiles
 from evs_cli.encoders.segments import Segment, joined
-from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, printed_seconds, true_times
+from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import ModelError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from evs_cli.encoders.base import Clip, FloatArray, seconds
+from evs_cli.encoders.frame_times import true_times
 from evs_cli.encoders.qwen2_vl import Qwen2VLEncoder
-from evs_cli.encoders.vlm import true_times
 
 
 class Qwen25VLEncoder(Qwen2VLEncoder):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evs_cli.encoders.grid_vlm import FRAME_PIXELS, GridVideoEncoder
+from evs_cli.encoders.grid_vlm import GridVideoEncoder
+from evs_cli.encoders.pixel_limits import FRAME_PIXELS
 
 
 class Qwen2VLEncoder(GridVideoEncoder):

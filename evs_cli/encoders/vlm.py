@@ -24,7 +24,6 @@ from evs_cli.encoders.base import (
     FloatArray,
     VideoEncoder,
     require_same_count,
-    seconds,
 )
 from evs_cli.encoders.loading import load_processor, load_vision_part
 from evs_cli.encoders.processor_files import ProcessorFiles, read_processor
@@ -297,31 +296,3 @@ class VisionLanguageEncoder(VideoEncoder):
                 f"Expected a multiple of {height} x {width}, as planned."
             )
         return rows.reshape(-1, height, width, rows.shape[-1])
-
-
-def true_times(clip: Clip, pts_seconds: FloatArray) -> dict[str, Any]:
-    """``video_metadata`` that tells a processor the true times, in milliseconds as frame indices at a rate of 1000.
-
-    Processors divide an index by a rate, and some round the frame interval to a whole millisecond first, which
-    drifts by a second a minute at 24000/1001 frames a second. At a rate of 1000 the interval is exactly one.
-    """
-    return {
-        "fps": 1000.0,
-        "frames_indices": [round(1000 * t) for t in pts_seconds.tolist()],
-        "total_num_frames": max(1, round(1000 * clip.window_seconds)),
-        "duration": clip.window_seconds,
-        "height": clip.height,
-        "width": clip.width,
-        "video_backend": "evs",
-    }
-
-
-def printed_seconds(pts_seconds: FloatArray, num_decimals: int) -> FloatArray:
-    """Times in whole milliseconds, as processors are told them, to the decimals that they print."""
-    return seconds([float(f"{round(1000 * t) / 1000:.{num_decimals}f}") for t in pts_seconds.tolist()])
-
-
-def fill_tubelets(values: FloatArray, temporal_patch_size: int) -> FloatArray:
-    """``values`` with the last repeated until it fills a whole tubelet."""
-    missing = -len(values) % temporal_patch_size
-    return seconds(np.concatenate([values, np.repeat(values[-1:], missing)]))

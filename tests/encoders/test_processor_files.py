@@ -7,17 +7,17 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import transformers as tf
-from fresh_python import run_evs
+from fresh_python import ROOT, run_evs
 from hypothesis import given
 from hypothesis import strategies as st
 from served_models import CLIPS, cases, qwen_like_tokenizer
 from tiny_frame_models import frame_family
 from tiny_grid_models import grid_family
-from tiny_models import clips, profile
+from tiny_models import clips, make_clip, profile
 
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.dialects import parse_dialect
-from evs_cli.dialects.base import RefusedByServerError, ServerOptions
+from evs_cli.dialects.base import RefusedByServerError, ServerOptions, ServerSource
 from evs_cli.dialects.served import ServedPlanner, SourceTimes
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.encoders.processor_defaults import CLASSES, FIELDS, MODEL_FIELDS
@@ -121,8 +121,6 @@ def test_a_settled_size_is_kept(both, model_type):
 
 
 def clips_of(num_frames):
-    from tiny_models import make_clip
-
     return make_clip(num_frames, 90, 120, fps=3.0, start=7.0)
 
 
@@ -205,8 +203,7 @@ def qwen2_class_tokenizer():
     plain = qwen_like_tokenizer(specials)
     state = json.loads(plain.to_str())
     merges = [tuple(merge) for merge in state["model"]["merges"]]
-    tokenizer = tf.Qwen2Tokenizer(vocab=state["model"]["vocab"], merges=merges, extra_special_tokens=specials[1:])
-    return tokenizer
+    return tf.Qwen2Tokenizer(vocab=state["model"]["vocab"], merges=merges, extra_special_tokens=specials[1:])
 
 
 @pytest.fixture
@@ -322,10 +319,6 @@ def test_a_checkpoint_without_a_processor_has_its_tokenizer_read(served_checkpoi
     planners = [
         ServedPlanner(parse_dialect("vllm"), each, ServerOptions(), SamplingRequest()) for each in (light, heavy)
     ]
-    source = CLIPS.example() if False else None
-    assert source is None
-    from evs_cli.dialects.base import ServerSource
-
     source = ServerSource(57, 24.0, 90, 120)
     true = SourceTimes(np.arange(57) / 24.0, 57 / 24)
     plans = [each.plan(source, true, SamplingRequest(), EncodeOptions(prompt="Why?")) for each in planners]
@@ -337,8 +330,6 @@ def test_a_checkpoint_without_a_processor_has_its_tokenizer_read(served_checkpoi
 
 @pytest.mark.parametrize("model_type", [name for name in READ if name != "qwen2_vl"])
 def test_a_plan_loads_neither_torch_nor_transformers(tmp_path, checkpoint, model_type):
-    from fresh_python import ROOT
-
     arguments = ("plan", str(ROOT / SAMPLE), "--model", str(checkpoint(model_type)), "--dialect", "all")
     done, loaded = run_evs(tmp_path, *arguments, "--prompt", "What moves?", "--fps", "1")
     assert "evs" in done.stdout, done.stderr
