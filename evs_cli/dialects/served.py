@@ -232,17 +232,20 @@ class ServedPlanner:
             chat: the user's text and a system message; no text for the video's part alone.
             placeholder: text of the token to repeat; None takes the plan's.
         """
+        text, segments = self._segments(server, counts, chat)
+        return self.encoder.sequence_ids(text, segments, placeholder or server.placeholder)
+
+    def _segments(self, server: ServerPlan, counts: Sequence[int], chat: EncodeOptions) -> tuple[str, list[Segment]]:
+        """The prompt before expansion, and the segments that it is tokenized in."""
         text = self.encoder.prompt_text(chat)
         before, after = text.split(self.encoder.video_markup, 1)
         segments: list[Segment] = [before, *server.segments(counts), after]
-        if not server.tokenises_pieces:
-            segments = joined(segments)
-        return self.encoder.sequence_ids(text, segments, placeholder or server.placeholder)
+        return text, segments if server.tokenises_pieces else joined(segments)
 
     def sequence_length(self, server: ServerPlan, q: float, chat: EncodeOptions) -> int:
         """L at rate q; no placeholder is written out for it."""
-        without = self.sequence(server, [0] * server.token_grid_thw.t, chat)
-        return len(without) + sum(server.client_counts(q))
+        text, segments = self._segments(server, [0] * server.token_grid_thw.t, chat)
+        return self.encoder.num_text_ids(text, segments) + sum(server.client_counts(q))
 
     def inner_separator_tokens(self, server: ServerPlan) -> int:
         """Ids between the video's outer markers that are no video token."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -65,7 +66,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
     token_inputs: ClassVar[tuple[str, ...]] = ()
     """Outputs of the processor, one value an id, that the language model takes beside the ids."""
 
-    @property
+    @cached_property
     def video_markup(self) -> str:
         """Start mark, one placeholder, end mark, by the tokenizer's own names."""
         config, tokenizer = self.source.config, self.plan_processor.tokenizer

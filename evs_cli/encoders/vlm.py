@@ -158,8 +158,8 @@ class VisionLanguageEncoder(VideoEncoder):
         markers thousands of times, so each distinct text is tokenized once, and all new ones in one call.
         """
         known = self._ids_by_text
-        if len(known) > _MAX_KNOWN_TEXTS:
-            known.clear()
+        if len(known) > _MAX_KNOWN_TEXTS:  # a new one: another thread may be reading the old one
+            known = self._ids_by_text = {}
         new = [text for text in dict.fromkeys(texts) if text and text not in known]
         if new:
             known.update(
@@ -196,9 +196,18 @@ class VisionLanguageEncoder(VideoEncoder):
             segments: the prompt expanded; texts that are tokenized together are one segment.
             placeholder: text of the token that the runs repeat.
         """
-        tokenizer = self.plan_processor.tokenizer
-        start_ids = tokenizer("", **self.tokenizer_arguments(text))["input_ids"]
-        return segment_ids(segments, self.text_ids, int(tokenizer.convert_tokens_to_ids(placeholder)), start_ids)
+        placeholder_id = int(self.plan_processor.tokenizer.convert_tokens_to_ids(placeholder))
+        return segment_ids(segments, self.text_ids, placeholder_id, self._start_ids(text))
+
+    def num_text_ids(self, text: str, segments: Sequence[Segment]) -> int:
+        """How many ids of such a sequence are no placeholder; arguments as ``sequence_ids``."""
+        texts = [segment for segment in segments if isinstance(segment, str)]
+        return len(self._start_ids(text)) + sum(map(len, self.text_ids(texts)))
+
+    def _start_ids(self, text: str) -> list[int]:
+        """What the tokenizer puts in front of ``text``."""
+        ids: list[int] = self.plan_processor.tokenizer("", **self.tokenizer_arguments(text))["input_ids"]
+        return ids
 
     def layout(self, input_ids: npt.ArrayLike, token_grid_thw: TokenGrid) -> SequenceLayout:
         """The layout of an expanded sequence: which placeholders are grid tokens, and which are extra rows."""

@@ -85,6 +85,9 @@ class Clips(Protocol):
     def plan(self, sampling: SamplingRequest, options: EncodeOptions) -> ClipPlan:
         """The plan of a request."""
 
+    def part_length(self, plan: ClipPlan) -> int:
+        """Ids of the video's part of a plan of it: of the sequence without the chat prompt around it."""
+
     def sample(self, sampling: SamplingRequest) -> FrameSelection:
         """The frames of a request, before their size is settled."""
 
@@ -105,7 +108,9 @@ class Clips(Protocol):
                 where none is known.
         """
 
-    def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
+    def limits(
+        self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0, *, with_longest: bool = True
+    ) -> tuple[ServerLimit, ...]:
         """Every limit of the server that the clip may run into at rate q, ``0 <= q < 1``; none for ``evs``."""
 
 
@@ -141,6 +146,13 @@ class EvsClips:
         encode = self._encoder.plan(clip, options)
         return ClipPlan(facts, sampling, options, selection, clip, encode, self._file)
 
+    def part_length(self, plan: ClipPlan) -> int:
+        """See ``Clips.part_length``."""
+        if plan.options.prompt is None:
+            return plan.encode.layout.sequence_length
+        part = self._encoder.plan(plan.clip, replace(plan.options, prompt=None, system=None))
+        return part.layout.sequence_length
+
     def sample(self, sampling: SamplingRequest) -> FrameSelection:
         """See ``Clips.sample``."""
         defaults = self._encoder.sampling_defaults
@@ -164,7 +176,9 @@ class EvsClips:
         """See ``Clips.obstacle``."""
         return None if plan.encode.sequence_length(q) <= budget else _LENGTH
 
-    def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
+    def limits(
+        self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0, *, with_longest: bool = True
+    ) -> tuple[ServerLimit, ...]:
         """See ``Clips.limits``."""
         return ()
 
@@ -197,6 +211,13 @@ class ServerClips:
         encode, name = replace(served.encode, notes=served.notes), self.dialect.name
         return ClipPlan(self._facts, sampling, options, served.selection, served.clip, encode, self._file, name, served)
 
+    def part_length(self, plan: ClipPlan) -> int:
+        """See ``Clips.part_length``."""
+        if plan.options.prompt is None:
+            return plan.encode.layout.sequence_length
+        assert plan.served is not None
+        return self.planner.sequence_length(plan.served.server, 0.0, replace(plan.options, prompt=None, system=None))
+
     def sample(self, sampling: SamplingRequest) -> FrameSelection:
         """See ``Clips.sample``; sizes do not change a server's sampling."""
         server = self.planner.server_plan(self.source, sampling, EncodeOptions(), len(self._true.pts_seconds))
@@ -224,15 +245,19 @@ class ServerClips:
             return _LENGTH
         return first_hit(self._planned_at(plan, q), context_limit=context_limit)
 
-    def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
+    def limits(
+        self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0, *, with_longest: bool = True
+    ) -> tuple[ServerLimit, ...]:
         """See ``Clips.limits``."""
         return server_limits(
             self._planned_at(plan, q),
             lambda source: self.planner.server_plan(source, plan.sampling, plan.options),
             context_limit=context_limit,
             reserve=reserve,
+            with_longest=with_longest,
         )
 
     def _planned_at(self, plan: ClipPlan, q: float) -> PlannedUse:
         assert plan.served is not None
-        return PlannedUse(self.planner, self.source, plan.served.server, q, plan.options)
+        num_text_ids = plan.encode.layout.sequence_length - plan.encode.total_tokens
+        return PlannedUse(self.planner, self.source, plan.served.server, q, plan.options, num_text_ids)
