@@ -177,7 +177,12 @@ class GridVideoEncoder(VisionLanguageEncoder):
             height, width = frame_size or processor_frame_size(
                 files.video_processor, clip, len(pts), arguments, holds_for_video=self.pixel_limits == VIDEO_PIXELS
             )
-        except RefusedByServerError:
+        except RefusedByServerError as error:
+            if self.source.is_published:
+                raise UsageError(
+                    f"cannot plan {clip.num_frames} frames of {clip.width}x{clip.height} for {self.source.name}: "
+                    f"{error.message}"
+                ) from error
             return None
         video = files.video_processor
         merge, patch = int(video.merge_size), int(video.patch_size)

@@ -15,8 +15,10 @@ from typing import Any
 
 from evs_cli.core.releases import transformers_release
 from evs_cli.encoders.chat_template import is_renderable, render_chat
+from evs_cli.encoders.estimated_tokenizer import EstimatedTokenizer
 from evs_cli.encoders.file_tokenizer import FileTokenizer, read_tokenizer
 from evs_cli.encoders.processor_defaults import CLASSES, FIELDS, MODEL_FIELDS, PIXEL_ALIASES, SPECIAL_TEXTS
+from evs_cli.encoders.published import PUBLISHED, QWEN_TOKENS
 from evs_cli.encoders.source import ModelSource, checkpoint_file
 
 _RELEASE = (5, 24)
@@ -38,7 +40,7 @@ class ProcessorFiles:
     """The class that transformers would make of these files."""
     video_class: str
     """The class of its video processor."""
-    tokenizer: FileTokenizer
+    tokenizer: FileTokenizer | EstimatedTokenizer
     video_processor: Any
     """Fields of the video processor, by their names."""
     image_processor: Any
@@ -64,6 +66,8 @@ class ProcessorFiles:
 
 def read_processor(source: ModelSource) -> ProcessorFiles | None:
     """The processor of a checkpoint's files; None where only transformers can tell it."""
+    if source.is_published:
+        return published_processor(source)
     classes = CLASSES.get(source.model_type)
     if classes is None or source.trust_remote_code or transformers_release().release[:2] != _RELEASE:
         return None
@@ -94,6 +98,22 @@ def read_processor(source: ModelSource) -> ProcessorFiles | None:
     settings = {key: outer.get(key, default) for key, default in _SETTINGS.items()}
     config = _model_config(source)
     return ProcessorFiles(name, video_class, tokenizer, video_fields, image_fields, template, tokens, settings, config)
+
+
+def published_processor(source: ModelSource) -> ProcessorFiles:
+    """The processor of a model whose files are out of reach, by its published figures; its text is estimated."""
+    known, classes = PUBLISHED[source.location], CLASSES[source.model_type]
+    tokenizer = EstimatedTokenizer(QWEN_TOKENS)
+    name, video, image = classes.processor[0], classes.video[0], classes.image[0]
+    return ProcessorFiles(
+        name=name,
+        video_class=video,
+        tokenizer=tokenizer,
+        video_processor=SimpleNamespace(**{**FIELDS[video], **known.video}),
+        image_processor=SimpleNamespace(**{**FIELDS[image], **known.image}),
+        chat_template=known.chat_template,
+        tokens=SPECIAL_TEXTS[name],
+    )
 
 
 def read_tokenizer_files(source: ModelSource) -> FileTokenizer | None:

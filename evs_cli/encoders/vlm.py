@@ -55,7 +55,12 @@ class VisionLanguageEncoder(VideoEncoder):
 
     @cached_property
     def processor(self) -> Any:
-        """The checkpoint's processor; read once, on first use."""
+        """The checkpoint's processor; read once, on first use.
+
+        Raises:
+            ModelError: it cannot be loaded, or its files are out of reach.
+        """
+        self.source.require_files()
         return load_processor(self.source)
 
     @cached_property

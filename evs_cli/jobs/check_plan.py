@@ -73,6 +73,7 @@ def plan_clip(path: str, source: VideoSource, session: SessionRequest) -> Checke
         RefusedByServerError: a clip that the server would refuse.
     """
     encoder = open_requested(session, counts_alone=True)
+    encoder.source.require_files()  # ids are compared, which figures do not tell
     return _planned(path, probe_video(source), encoder, session)
 
 

@@ -144,6 +144,7 @@ class EvsClips:
         facts, selection = self._facts, self.sample(sampling)
         clip = Clip(facts.height, facts.width, selection.pts_seconds, selection.window_seconds)
         encode = self._encoder.plan(clip, options)
+        encode = replace(encode, notes=(*self._encoder.source.notes, *encode.notes))
         return ClipPlan(facts, sampling, options, selection, clip, encode, self._file)
 
     def part_length(self, plan: ClipPlan) -> int:
@@ -208,7 +209,8 @@ class ServerClips:
     def plan(self, sampling: SamplingRequest, options: EncodeOptions) -> ClipPlan:
         """See ``Clips.plan``."""
         served = self.planner.plan(self.source, self._true, sampling, options)
-        encode, name = replace(served.encode, notes=served.notes), self.dialect.name
+        notes, name = (*self.planner.encoder.source.notes, *served.notes), self.dialect.name
+        encode = replace(served.encode, notes=notes)
         return ClipPlan(self._facts, sampling, options, served.selection, served.clip, encode, self._file, name, served)
 
     def part_length(self, plan: ClipPlan) -> int:
