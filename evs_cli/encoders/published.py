@@ -62,7 +62,8 @@ def _chat(system: str) -> str:
         f"{{% else %}}{own}{{% endif %}}"
         "{% for m in messages if m['role'] != 'system' %}<|im_start|>{{ m['role'] }}\n"
         "{% for c in m['content'] %}{% if c['type'] == 'video' %}<|vision_start|><|video_pad|><|vision_end|>"
-        "{% else %}{{ c['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+        "{% else %}{{ c['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+        "{{ '<|im_start|>assistant\n' }}"  # as a value: Jinja cuts a newline off a template's end
     )
 
 

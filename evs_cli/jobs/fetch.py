@@ -34,9 +34,15 @@ def fetch_model(name: str) -> FetchedModel:
         ModelError: no such model, or the hub out of reach.
     """
     source = resolve_model(name)
-    try:
-        found = [path for path in (checkpoint_file(source, each) for each in PLAN_FILES) if path is not None]
-    except OSError as error:
-        raise ModelError(f"cannot fetch {name}: {first_line(error)[:160].rstrip('.')}.") from error
+    found, lacking = [], []
+    for each in PLAN_FILES:
+        try:
+            path = checkpoint_file(source, each)
+        except OSError as error:  # out of reach: what the cache holds is all there is
+            lacking.append(f"{each}: {first_line(error)[:160].rstrip('.')}")
+        else:
+            found += [] if path is None else [path]
+    if "tokenizer.json" not in {path.name for path in found} and lacking:
+        raise ModelError(f"cannot fetch {name}: {lacking[-1]}.", hint="Allow access to the hub, and fetch it again.")
     size_bytes = sum(path.stat().st_size for path in found)
     return FetchedModel(name, source.location, source.revision, tuple(map(str, found)), size_bytes)

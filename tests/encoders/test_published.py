@@ -16,7 +16,9 @@ from evs_cli.encoders.published import PUBLISHED, QWEN_TOKENS
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.source import SHORT_NAMES, resolve_model
 from evs_cli.errors import ModelError, UsageError
+from evs_cli.jobs.check_plan import plan_clip
 from evs_cli.jobs.opened_models import forget_models
+from evs_cli.pipeline.request import make_request
 
 KNOWN = ("qwen2.5-vl-7b", "qwen3-vl-8b")
 CHECKPOINTS = {"qwen2.5-vl-7b": "qwen2_5_vl", "qwen3-vl-8b": "qwen3_vl"}
@@ -142,8 +144,9 @@ def test_figures_do_for_counts_alone(evs):
 
 def test_a_check_asks_for_the_files():
     """It compares ids, which figures do not tell."""
+    request = make_request(model="qwen3-vl-8b", dialect="vllm", prompt="Why?")
     with pytest.raises(ModelError, match="the hub is out of reach"):
-        evs_cli.check_video(SAMPLE, "http://127.0.0.1:9", model="qwen3-vl-8b", dialect="vllm")
+        plan_clip(SAMPLE, SAMPLE, request)
 
 
 def test_a_clip_that_the_processor_refuses_is_refused():
