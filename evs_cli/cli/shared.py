@@ -66,7 +66,9 @@ _SERVER: Options = {
     "media_io_kwargs": (o.MediaIoKwargs, None),
     "mm_processor_kwargs": (o.MmProcessorKwargs, None),
     "mm_process_config": (o.MmProcessConfig, None),
+    "video_kwargs": (o.VideoKwargs, None),
     "max_num_batched_tokens": (o.MaxNumBatchedTokens, None),
+    "decodes_first": (o.DecodeFirst, False),
 }
 """The server whose rules hold, by the names of ``ServerRequest``."""
 _RUN: Options = {

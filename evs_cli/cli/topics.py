@@ -123,8 +123,9 @@ TOPICS: dict[str, str] = {
     ),
     "dialect": (
         "Whose rules sample, resize and write the video. evs is the model's own processor, told the true times; "
-        "hf, vllm and sglang are what these servers do, which is why they count differently. A version is named "
-        "as vllm@0.33. evs plan --dialect all compares them."
+        "hf, vllm and sglang are what these servers do, which is why they count differently. qwen-vl-utils, "
+        "llamafactory, ms-swift and verl are what training does. A version is named as vllm@0.33. evs plan "
+        "--dialect all compares them."
     ),
     "present sampling": (
         "In evs fit: the frames as they are sampled without changes. The other choices sample fewer or smaller frames."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from numbers import Real
-from typing import NamedTuple, SupportsInt
+from typing import Any, NamedTuple, SupportsInt
 
 from evs_cli.errors import UsageError
 
@@ -45,19 +45,40 @@ def check_pruning_rate(q: float) -> float:
     """Return ``q`` as a float, or raise.
 
     Args:
-        q: the share of video tokens to drop, ``0 <= q < 1``.
+        q: the share of video tokens to drop, ``0 <= q < 1``. A number of numpy or a tensor of one number counts as the
+            decimal it prints as: K at ``float32(0.7)`` is K at 0.7, not at the 0.699999988 that float32 holds.
 
     Raises:
         UsageError: for anything outside ``[0, 1)``, NaN included.
     """
+    if type(q) is float:
+        if 0 <= q < 1:  # NaN fails every comparison
+            return q
+    elif hasattr(q, "dtype"):
+        q = _printed_value(q)
     number: object = q  # callers without types pass strings and None too
-    if isinstance(number, bool) or not isinstance(number, Real) or not 0 <= q < 1:  # NaN fails every comparison
+    if isinstance(number, bool) or not isinstance(number, Real) or not 0 <= q < 1:
         is_percent = isinstance(number, (int, float)) and 1 < number <= 100
         raise UsageError(
             f"Invalid pruning rate {q!r}. Expected 0 <= q < 1.",
             hint="A rate is a share: 0.7 drops 70 percent." if is_percent else None,
         )
     return float(q)
+
+
+def _printed_value(q: Any) -> Any:
+    """A numpy number, or an array or tensor of one, as the shortest decimal that its dtype rounds to the same value."""
+    if getattr(q, "shape", ()) not in ((), (1,)):
+        return q
+    value = q.item()
+    if not isinstance(value, float) or not 0 < value < 1:
+        return value
+    for digits in range(1, 17):
+        decimal = float(f"{value:.{digits}g}")
+        rounded = q.new_tensor(decimal, device="cpu") if hasattr(q, "new_tensor") else q.dtype.type(decimal)
+        if rounded.item() == value:
+            return decimal
+    return value
 
 
 def check_min_dissimilarity(floor: float | None) -> None:

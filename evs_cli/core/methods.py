@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from evs_cli.core.counts import TokenGrid, check_min_dissimilarity
+from evs_cli.core.dtypes import in_double
 from evs_cli.core.retention import Ranking, Retention
 from evs_cli.errors import UsageError
 
@@ -47,7 +48,7 @@ class RetentionRule:
         mask = METHODS[self.method](ranking, ranking.retained_tokens(q), self.seed)
         if self.min_dissimilarity is not None:
             # In double: bfloat16 would round the floor. Frame 0 stands at 255.
-            mask = mask & (ranking.dissimilarity.double() >= self.min_dissimilarity)
+            mask = mask & (in_double(ranking.dissimilarity) >= self.min_dissimilarity).to(mask.device)
         return ranking.retention(q, mask)
 
     def most_rows(self, token_grid_thw: TokenGrid, rates: Iterable[float]) -> int:

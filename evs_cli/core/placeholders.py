@@ -20,6 +20,21 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+def as_array(values: Any, dtype: Any = None) -> npt.NDArray[Any]:
+    """An array of a list, an array or a tensor; a tensor is copied from its device in one piece.
+
+    numpy refuses a tensor on an accelerator, and one that requires a gradient.
+    """
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    return np.asarray(values, dtype=dtype)
+
+
+def as_list(values: Any) -> Any:
+    """A tensor as plain lists of numbers, copied from its device in one piece; anything else as it is."""
+    return values.tolist() if hasattr(values, "detach") else values
+
+
 @dataclass(frozen=True, eq=False)
 class SequenceLayout:
     """An unpruned sequence and the place of every video token in it.
@@ -104,10 +119,10 @@ def layouts_of_videos(
     Raises:
         UsageError: more or fewer placeholders than the grids have tokens.
     """
-    ids: IntArray = np.asarray(input_ids, dtype=np.int64)
+    ids: IntArray = as_array(input_ids, np.int64)
     found = ids == placeholder_token_id
     if is_video is not None:
-        found &= np.asarray(is_video, dtype=np.bool_)
+        found &= as_array(is_video, np.bool_)
     positions: IntArray = np.flatnonzero(found).astype(np.int64)
     sizes = [TokenGrid(*grid).num_tokens for grid in token_grids_thw]
     if sum(sizes) != len(positions):
@@ -140,7 +155,7 @@ def prune_sequence(layouts: Sequence[SequenceLayout], retention_masks: Sequence[
     kept = np.ones(len(ids), dtype=np.bool_)
     counts: list[IntArray] = []
     for layout, retention_mask in zip(layouts, retention_masks, strict=True):
-        mask = np.asarray(retention_mask, dtype=np.bool_).ravel()
+        mask = as_array(retention_mask, np.bool_).ravel()
         if len(mask) != len(layout.token_positions):
             raise UsageError(
                 f"Invalid retention mask: {len(mask)} entries. Expected one for each of the "
@@ -181,14 +196,23 @@ def replace_offsets_with_tokens_per_frame(
         filler_token_id: the placeholder's id.
 
     Returns:
-        The ids with every span at its real length. ``[1,0,0,4]`` with span (1, 2) and count 1 is ``[1,0,4]``.
+        The ids with every span at its real length.
+
+    Examples:
+        >>> ids = [7, 0, 0, 0, 8, 0, 0, 0, 9]
+        >>> replace_offsets_with_tokens_per_frame(ids, [4, 2], [(1, 3), (5, 7)], filler_token_id=0)
+        [7, 0, 0, 0, 0, 8, 0, 0, 9]
+        >>> replace_offsets_with_tokens_per_frame(ids, [0, 3], [(1, 3), (5, 7)], filler_token_id=0)
+        [7, 8, 0, 0, 0, 9]
+        >>> replace_offsets_with_tokens_per_frame([7, 0, 0, 9], [1, 2], [(1, 2)], filler_token_id=0)
+        [7, 0, 0, 0, 9]
 
     Raises:
         UsageError: spans that overlap or leave the sequence, negative counts, or numbers that do not match.
     """
-    ids = np.asarray(pre_chunked_input_ids, dtype=np.int64)
-    counts = [int(count) for count in num_tokens_per_frame]
-    spans = [(int(start), int(end)) for start, end in frame_offsets_inclusive]
+    ids = as_array(pre_chunked_input_ids, np.int64)
+    counts = [int(count) for count in as_list(num_tokens_per_frame)]
+    spans = [(int(start), int(end)) for start, end in as_list(frame_offsets_inclusive)]
     if any(count < 0 for count in counts):
         raise UsageError(f"Invalid num_tokens_per_frame {counts}. Expected counts of at least 0.")
     if len(spans) == 1:
@@ -213,7 +237,7 @@ def replace_offsets_with_tokens_per_frame(
 
 def run_lengths(ids: npt.ArrayLike) -> list[tuple[int, int]]:
     """``(id, length)`` of each run of equal ids, in order: the short form of a sequence that is mostly one id."""
-    array = np.asarray(ids)
+    array = as_array(ids)
     if len(array) == 0:
         return []
     starts = np.concatenate([[0], np.flatnonzero(np.diff(array)) + 1])

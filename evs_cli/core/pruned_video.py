@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from packaging.version import Version
 
 from evs_cli.core.counts import TokenGrid
-from evs_cli.core.releases import require_transformers, transformers_release
+from evs_cli.core.model_inputs import attention_mask, batched_positions, check_model, features_output, require_release
 from evs_cli.errors import UsageError
 
 _NORM_ROWS = 4096
@@ -41,7 +40,7 @@ class PrunedVideo:
     frame_offsets: torch.Tensor
     """(T, 2) int64 inclusive (start, end) of each frame's placeholders; an empty frame has end = start - 1."""
     position_ids: torch.Tensor | None
-    """(3, L) or (L,) int64 positions, selected from the unpruned sequence's; None for recurrent models."""
+    """(3, L) or (L,) int64 positions, selected from the unpruned sequence's; None for a model without (Nemotron)."""
     token_inputs: Mapping[str, torch.Tensor]
     """(L,) int64 further inputs of the language model by their names (ERNIE's experts go by one); mostly empty."""
     frame_indices: torch.Tensor
@@ -123,26 +122,28 @@ class PrunedVideo:
         # Some rows at a time: a widened copy of all would take as much memory as they, or twice.
         return torch.cat([rows.float().norm(dim=1) for rows in torch.split(self.embeddings, _NORM_ROWS)])
 
-    def model_inputs(self, device: torch.device | str | None = None) -> dict[str, Any]:
+    def model_inputs(self, device: torch.device | str | None = None, *, model: Any = None) -> dict[str, Any]:
         """Keyword arguments for a model's ``forward`` or ``generate``; a batch of one.
 
         The embeddings go in as ``mm_encoder_outputs``, transformers' way in for features encoded elsewhere, so the
-        model puts them (DeepStack levels too) where the placeholders stand. Load the model with its own pruning off:
-        Nemotron with a ``video_pruning_rate`` above 0 would prune the rows again, in silence. The video is of a model
-        with a language part, and preferably made with a prompt.
+        model puts them (DeepStack levels too) where the placeholders stand. The video is of a model with a language
+        part, and preferably made with a prompt.
 
         Args:
-            device: where the tensors go; None leaves them where they are.
+            device: where the tensors go; None leaves them where they are, or is the device of ``model``.
+            model: the model they are for, which is then checked: transformers' flash attention reads gaps in 1-d
+                positions as packed sequences, and cannot be kept from it.
 
         Returns:
-            ``input_ids (1, L)``, ``attention_mask (1, L)`` of ones, ``mm_encoder_outputs``, and ``position_ids``:
-            ``(1, L)``, or ``(4, 1, L)`` for mrope (the text's own positions over the three rows); none for recurrent
-            models.
+            ``input_ids (1, L)``, ``attention_mask (1, L)`` that masks nothing (see
+            ``evs_cli.core.model_inputs.attention_mask``), ``mm_encoder_outputs``, and ``position_ids``: ``(1, L)``, or
+            ``(4, 1, L)`` for mrope (the text's own positions over the three rows); none for a model without positions
+            (Nemotron).
 
         Raises:
             UsageError: embeddings of a plain encoder, which no language model takes, or without the DeepStack levels
                 that the model takes.
-            ModelError: the installed transformers is too old to take such rows.
+            ModelError: the installed transformers is too old to take such rows, or ``model`` would give other tokens.
         """
         if self.modality == "none":
             raise UsageError(
@@ -154,24 +155,33 @@ class PrunedVideo:
                 "Invalid video for its language model: it is of an encoding of the main level alone, and the model "
                 "takes DeepStack levels too. Expected one of `evs encode --levels all`."
             )
-        _require_release(self)
-        from transformers.modeling_outputs import BaseModelOutputWithPooling
-
-        rows = with_extra_rows(self).to(device)
-        features = BaseModelOutputWithPooling(pooler_output=rows[None] if self.features_are_batched else (rows,))
-        if self.deepstack_embeddings:
-            # One list of videos a level, as the model's own encoder gives them.
-            features["deepstack_features"] = [(level.to(device),) for level in self.deepstack_embeddings]
+        model_type = str(self.provenance.get("model", {}).get("model_type", ""))
+        require_release(model_type)
+        positions = self.position_ids
+        has_gaps = positions is not None and positions.ndim == 1 and self.retained_tokens < self.total_tokens
+        if model is not None:
+            check_model(
+                model,
+                has_gaps=has_gaps,
+                modality=self.modality,
+                placeholder_token_id=self.placeholder_token_id,
+                width=self.embeddings.shape[1],
+            )
+            device = model.device if device is None else device
+        features = features_output(
+            with_extra_rows(self).to(device),
+            [level.to(device) for level in self.deepstack_embeddings],
+            is_batched=self.features_are_batched,
+            model_type=model_type,
+        )
         inputs: dict[str, Any] = {
             "input_ids": self.input_ids[None].to(device),
-            # Of ones, and needed: without it, gaps in the positions would be read as the seams of packed sequences.
-            "attention_mask": torch.ones_like(self.input_ids)[None].to(device),
+            "attention_mask": attention_mask(self.sequence_length, has_gaps=has_gaps).to(device),
             "mm_encoder_outputs": {self.modality: features},
         }
         inputs |= {name: values[None].to(device) for name, values in self.token_inputs.items()}
-        positions = self.position_ids
         if positions is not None:
-            inputs["position_ids"] = _batched(positions).to(device)
+            inputs["position_ids"] = batched_positions(positions).to(device)
         return inputs
 
     def __repr__(self) -> str:
@@ -182,15 +192,6 @@ class PrunedVideo:
         )
 
 
-def _require_release(pruned: PrunedVideo) -> None:
-    """Raise ``ModelError`` where the installed transformers would refuse the rows, or put them in wrong places."""
-    task = "give a pruned video to a model"
-    require_transformers("5.18", task, "forward and generate have no mm_encoder_outputs")
-    if pruned.provenance.get("model", {}).get("model_type") == "smolvlm" and transformers_release() > Version("5.20"):
-        # 5.20.1 began to cut a SmolVLM's rows into blocks of vision_config.patch_size; 5.21 puts them where they go.
-        require_transformers("5.21", task, "a SmolVLM takes rows in whole blocks alone")
-
-
 def with_extra_rows(pruned: PrunedVideo) -> torch.Tensor:
     """(K + E, D): kept and extra rows in the order of their placeholders."""
     if not len(pruned.extra_positions):
@@ -199,11 +200,3 @@ def with_extra_rows(pruned: PrunedVideo) -> torch.Tensor:
     places = torch.tensor([place for start, end in spans for place in range(start, end + 1)])
     order = torch.cat([places, pruned.extra_positions]).argsort()
     return torch.cat([pruned.embeddings, pruned.extra_embeddings])[order]
-
-
-def _batched(positions: torch.Tensor) -> torch.Tensor:
-    """``(1, L)`` of ``(L,)``; ``(4, 1, L)`` of mrope's ``(3, L)``, whose first row counts the ids themselves."""
-    if positions.ndim == 1:
-        return positions[None]
-    text = torch.arange(positions.shape[-1])[None]
-    return torch.cat([text, positions])[:, None]

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
+from evs_cli.core.dtypes import in_double
+
 SAMPLE_TOKENS = 4096
 """Dropped tokens looked at for each mask; all of them where there are fewer."""
 _SEED = 0
@@ -51,7 +53,7 @@ def quality_of_rows(rows: Callable[[torch.Tensor], torch.Tensor], retention_mask
         retention_mask: ``(T, h, w)`` bool with frame 0 whole.
     """
     num_frames = retention_mask.shape[0]
-    mask = retention_mask.reshape(num_frames, -1)
+    mask = retention_mask.reshape(num_frames, -1).cpu()
     frames = torch.arange(num_frames).unsqueeze(1)
     last_kept = torch.where(mask, frames, -1).cummax(dim=0).values
     gaps = frames - last_kept
@@ -66,7 +68,8 @@ def quality_of_rows(rows: Callable[[torch.Tensor], torch.Tensor], retention_mask
     num_places = mask.shape[1]
     cosines = torch.nn.functional.cosine_similarity(
         rows(t * num_places + place).float(), rows(last_kept[t, place] * num_places + place).float(), dim=-1
-    ).double()
+    )
+    cosines = in_double(cosines).cpu()
     return Quality(
         coverage_mean=float(cosines.mean()),
         coverage_error=_standard_error(cosines, total),

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 EVS = "evs"
 _SERVERS = {
     "hf": {"5.24": "transformers_5_24_server"},
+    "qwen-vl-utils": {"0.0.14": "qwen_vl_utils_0_0_14_server"},
+    "llamafactory": {"0.9.5": "llamafactory_0_9_5_server"},
+    "ms-swift": {"4.6": "ms_swift_4_6_server"},
+    "verl": {"0.9": "verl_0_9_server"},
     "vllm": {"0.33": "vllm_0_33_server"},
     "sglang": {"0.5.23": "sglang_0_5_23_server"},
 }
@@ -33,7 +37,7 @@ class Dialect:
     """One server and version, or ``evs``."""
 
     server: str
-    """``evs``, ``hf``, ``vllm`` or ``sglang``."""
+    """``evs``, or a key of ``_SERVERS``: a server, or a program that prepares videos for training."""
     version: str = ""
     """The version whose rules these are; none of ``evs``."""
     note: str | None = None
@@ -65,8 +69,8 @@ class Dialect:
         if name not in families:
             others = [other.name for other in ALL if other.is_evs or name in other.rules.families]
             raise UsageError(
-                f"There are no rules for {name} under {self.name}: the server has no model of its own for this "
-                f"family's format. Expected --dialect {' or '.join(others)}."
+                f"There are no rules for {name} under {self.name}: {self.rules.missing_family}. Expected --dialect "
+                f"{' or '.join(others)}."
             )
         return families[name]
 

@@ -33,6 +33,22 @@ class ServerSource:
     """Rows of a decoded frame, turned upright; pixels that are not square stay as they are."""
     width: int
     """Columns of a decoded frame."""
+    lost: frozenset[int] = frozenset()
+    """Of these, the frames that its reader leaves out: past the end of the file, or not to be decoded."""
+
+    def read(self, indices: Int64Array) -> tuple[Int64Array, list[str]]:
+        """What its reader gets of (S,) ascending frames that are asked for, and a sentence where that is fewer.
+
+        Raises:
+            RefusedByServerError: none of them is left.
+        """
+        if self.lost.isdisjoint(indices.tolist()):
+            return indices, []
+        kept = np.array([index for index in indices.tolist() if index not in self.lost], dtype=np.int64)
+        if not len(kept):
+            raise RefusedByServerError("none of the frames that the server asks for is in the file.")
+        where = "past the end of the file" if min(self.lost) > kept[-1] else "not to be decoded"
+        return kept, [f"{len(indices) - len(kept)} of its {len(indices)} frames are {where}, and it leaves them out"]
 
     @property
     def duration_seconds(self) -> float:
@@ -63,6 +79,8 @@ class ServerOptions:
     """Of those, the names that were given inside ``videos_kwargs``."""
     mm_process: Mapping[str, Any] = field(default_factory=dict)
     """The ``video`` part of SGLang's ``--mm-process-config``."""
+    video_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """What qwen-vl-utils, or a trainer, is told of a video; environment variables in capitals."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """What a request asks of the sampling: ``fps``, ``num_frames``, ``max_frames``."""
     video_pruning_rate: float | None = None
@@ -280,6 +298,8 @@ class ServerPlan:
     """Where the ids that a client sees hold the retained tokens."""
     caches_separators: Literal["always", "when pruning", "never"] = "never"
     """When separators count in the server's encoder cache."""
+    loader_interpolation: str | None = None
+    """How the first of ``resizes`` interpolates, torchvision's name of it; None is the family's loader, or none."""
     tokenises_pieces: bool = False
     """Whether each text and marker is tokenised alone; else the whole prompt is one string."""
     rule: str = ""

@@ -149,7 +149,7 @@ def _longest_seconds(at: PlannedUse, plan_at: Callable[[ServerSource], ServerPla
         return None
 
     def passes(num_frames: int) -> bool:
-        longer = replace(source, num_frames=num_frames)
+        longer = replace(source, num_frames=num_frames, lost=frozenset())
         try:
             return limit.used(replace(at, source=longer, plan=plan_at(longer), num_text_ids=None)) <= limit.most
         except RefusedByServerError:  # too short for a tubelet

@@ -12,6 +12,7 @@ from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
 
 RULES: Mapping[str, str] = {
+    "qwen2_vl": "qwen2_vl",
     "qwen2_5_vl": "qwen2_5_vl",
     "qwen3_vl": "qwen3_vl",
     "qwen3_vl_moe": "qwen3_vl",
@@ -139,6 +140,7 @@ def _internvl(encoder: VisionLanguageEncoder) -> InternVLModel:
 
 
 _READERS: Mapping[str, Callable[[VisionLanguageEncoder], ServedModel]] = {
+    "qwen2_vl": lambda encoder: _qwen(encoder, tells_times=False),
     "qwen2_5_vl": lambda encoder: _qwen(encoder, tells_times=False),
     "qwen3_vl": lambda encoder: _qwen(encoder, tells_times=True),
     "nemotron": _nemotron,

@@ -7,6 +7,7 @@ from typing import Any
 
 from evs_cli.dialects.base import GlmModel, QwenModel, ServedModel
 from evs_cli.encoders.base import EncodeOptions
+from evs_cli.errors import UsageError
 
 
 def processor_pixels(options: EncodeOptions) -> dict[str, Any]:
@@ -27,6 +28,24 @@ def loader_pixels(options: EncodeOptions) -> dict[str, Any]:
             "min_pixels": options.frame_min_pixels,
             "max_pixels": options.frame_max_pixels,
             "size": _given(edges) or None,
+        }
+    )
+
+
+def message_pixels(options: EncodeOptions) -> dict[str, Any]:
+    """Keys of a video in a message for qwen-vl-utils, whose ``total_pixels`` counts a pair of frames as one.
+
+    Raises:
+        UsageError: a least of all frames together, which is a frame's there.
+    """
+    least, most = options.video_min_pixels, options.video_max_pixels
+    if least is not None and least > 1:  # 1 is none at all
+        raise UsageError("--video-min-pixels has no effect on qwen-vl-utils. Expected --frame-min-pixels.")
+    return _given(
+        {
+            "min_pixels": options.frame_min_pixels or least,
+            "max_pixels": options.frame_max_pixels,
+            "total_pixels": None if most is None else max(1, most // 2),
         }
     )
 

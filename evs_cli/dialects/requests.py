@@ -84,6 +84,8 @@ def evs_flags(dialect: str, options: ServerOptions) -> list[str]:
         flags += ["--mm-processor-kwargs", json_text(options.mm_processor)]
     if options.mm_process:
         flags += ["--mm-process-config", json_text({"video": options.mm_process})]
+    if options.video_kwargs:
+        flags += ["--video-kwargs", json_text(options.video_kwargs)]
     return flags
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from evs_cli.encoders.frame_size import (
+    MAX_ASPECT,
     Size,
     check_aspect,
     down_to,
@@ -20,6 +21,7 @@ from evs_cli.encoders.frame_size import (
 from evs_cli.errors import RefusedByServerError
 
 __all__ = [
+    "MAX_ASPECT",
     "Size",
     "qwen2_frame_size",
     "qwen3_frame_size",
@@ -30,7 +32,7 @@ __all__ = [
 
 
 def sglang_frame_size(height: int, width: int, *, factor: int, min_pixels: float, max_pixels: float) -> Size:
-    """The size SGLang 0.5.23 gives a frame of a Qwen-VL video before the processor sees it.
+    """The size SGLang 0.5.23 and qwen-vl-utils 0.0.14 give a frame of a Qwen-VL video before the processor sees it.
 
     As ``qwen2_frame_size``, but a side shorter than half a token becomes one token, and one that a limit shrinks is
     not kept above one.

@@ -46,6 +46,17 @@ def float32_arange_indices(source: ServerSource, num_frames: int, *, start: floa
     return indices
 
 
+def even_num_frames(source: ServerSource, fps: float, *, min_frames: float, max_frames: float, factor: int) -> int:
+    """Frames at ``fps`` within bounds that are rounded inwards to multiples of ``factor``, as the result is floored.
+
+    The rule of qwen-vl-utils 0.0.14, and of SGLang 0.5.23 after it; the rate of the source must be known.
+    """
+    least = math.ceil(min_frames / factor) * factor
+    most = math.floor(max_frames / factor) * factor
+    wanted = source.num_frames / source.average_fps * fps
+    return math.floor(min(max(wanted, least), most, source.num_frames) / factor) * factor
+
+
 def qwen3_num_frames(source: ServerSource, fps: float, *, min_frames: int, max_frames: int) -> int:
     """Frames at ``fps`` within bounds, odd ones allowed (Qwen3-VL); an unknown rate counts as 24."""
     wanted = int(source.num_frames / (source.average_fps or 24.0) * fps)
@@ -55,6 +66,22 @@ def qwen3_num_frames(source: ServerSource, fps: float, *, min_frames: int, max_f
 def rounded_linspace_indices(source: ServerSource, num_frames: int) -> Int64Array:
     """(num_frames,) indices from the first frame to the last, rounded half to even."""
     indices: Int64Array = np.linspace(0, source.num_frames - 1, num_frames).round().astype(np.int64)
+    return indices
+
+
+def float32_linspace_indices(first: int, last: int, num_frames: int) -> Int64Array:
+    """(num_frames,) indices from ``first`` to ``last``, counted in float32 and rounded half to even (qwen-vl-utils).
+
+    Float32 decides only where a place is next to the middle of two frames; else it rounds as float64 does.
+    """
+    places = np.linspace(first, last, num_frames)
+    # A float32 step and a product of it are each off by at most 2**-24 of the largest place; a few of these are added.
+    doubt = 8 * 2.0**-24 * max(last, 1)
+    if np.any(np.abs(places - np.floor(places) - 0.5) <= doubt):
+        import torch  # its own linspace: a vector's width settles how it rounds
+
+        places = torch.linspace(first, last, num_frames).round().numpy()
+    indices: Int64Array = places.round().astype(np.int64)
     return indices
 
 

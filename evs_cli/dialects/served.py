@@ -16,10 +16,10 @@ import numpy as np
 
 from evs_cli.core.placeholders import IntArray
 from evs_cli.dialects import Dialect
-from evs_cli.dialects.base import PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
+from evs_cli.dialects.base import Int64Array, PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
 from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
-from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
+from evs_cli.encoders.base import PIXEL_OPTIONS, Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.segments import Segment, joined
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
@@ -35,6 +35,8 @@ class SourceTimes:
     pts_seconds: FloatArray
     """(F,) float64, when each is shown."""
     duration_seconds: float
+    reads: Int64Array | None = None
+    """(G,) int64: which of them the server's reader gets for each of its indices; None numbers them as they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,9 @@ class ServedClip:
     notes: tuple[str, ...]
     request_note: str | None = None
     """Of the notes, what a server must be started with so that it takes the request; None where nothing is needed."""
+
+    leaves_out_lost_frames: bool = False
+    """Whether the server goes on without frames that do not decode, rather than fail."""
 
     @property
     def q(self) -> float:
@@ -133,47 +138,18 @@ class ServedPlanner:
         """The rate the server prunes at, and who says so."""
         return self.rules.pruning(self.model, self.options)
 
-    def server_plan(
-        self,
-        source: ServerSource,
-        sampling: SamplingRequest,
-        options: EncodeOptions,
-        held_frames: int | None = None,
-    ) -> ServerPlan:
-        """What the server makes of a source, of whose frames the file holds ``held_frames``; None is all of them.
+    def server_plan(self, source: ServerSource, sampling: SamplingRequest, options: EncodeOptions) -> ServerPlan:
+        """What the server makes of a source.
 
         Raises:
             RefusedByServerError: it would refuse the clip, or fail on it.
         """
-        self.encoder.check_options(options)
+        check_options(self.encoder, self.dialect, options)
         if self.options.max_videos == 0:
             raise RefusedByServerError(
                 "a server that was started with --limit-mm-per-prompt '{\"video\": 0}' takes no video."
             )
-        server_options = self.server_options(sampling, options)
-        plan = self.family.plan(source, self.model, server_options)
-        if held_frames is None or not self.rules.skips_missing_frames:
-            return plan
-        return self._without_missing(plan, source, server_options, held_frames)
-
-    def _without_missing(
-        self, plan: ServerPlan, source: ServerSource, options: ServerOptions, held_frames: int
-    ) -> ServerPlan:
-        """The plan without the frames past the last one of a file that holds ``held_frames``.
-
-        Raises:
-            RefusedByServerError: no frame is left, or fewer than the model takes.
-        """
-        readable = plan.frame_indices[plan.frame_indices < held_frames]
-        lost = len(plan.frame_indices) - len(readable)
-        if lost == 0:
-            return plan
-        if not len(readable):
-            raise RefusedByServerError("none of the frames that the server asks for is in the file.")
-        assert self.family.plan_frames is not None
-        note = f"{lost} of its {len(plan.frame_indices)} frames are past the end of the file, and it leaves them out"
-        again = self.family.plan_frames(source, self.model, options, readable, plan.rule)
-        return replace(again, notes=(*dict.fromkeys((*plan.notes, *again.notes)), note))
+        return self.family.plan(source, self.model, self.server_options(sampling, options))
 
     def plan(
         self, source: ServerSource, true: SourceTimes, sampling: SamplingRequest, options: EncodeOptions
@@ -184,7 +160,7 @@ class ServedPlanner:
             RefusedByServerError: the server would refuse the clip, or fail on it.
         """
         request_note = self.request_note(self.request_arguments(sampling, options))
-        server = self.server_plan(source, sampling, options, len(true.pts_seconds))
+        server = self.server_plan(source, sampling, options)
         selection = self.selection(server, true)
         clip = Clip(source.height, source.width, selection.pts_seconds, true.duration_seconds)
         counts = [server.tokens_per_frame] * server.token_grid_thw.t
@@ -195,7 +171,8 @@ class ServedPlanner:
             input_ids=self.sequence(server, counts, options),
             prompt_seconds=server.prompt_seconds,
             seconds_per_grid=server.seconds_per_grid,
-            loader_size=server.resizes[0] if len(server.resizes) > 1 else None,
+            loader_size=server.resizes[0] if len(server.resizes) > 1 or server.loader_interpolation else None,
+            loader_interpolation=server.loader_interpolation,
         )
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         unread = [f"{name} of the server's command line is not counted with" for name in self.options.unread]
@@ -204,11 +181,13 @@ class ServedPlanner:
         request_notes = (note for note in asked_notes if note is not None)
         notes = (*dialect_notes, *source_notes(source, true), *option_notes, *server.notes, *request_notes)
         outer = sum(map(len, self.encoder.text_ids(server.outer)))
-        return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes, request_note)
+        goes_on = self.rules.leaves_out_lost_frames(self.options)
+        return ServedClip(self.dialect, source, server, selection, clip, encode, outer, notes, request_note, goes_on)
 
     def selection(self, server: ServerPlan, true: SourceTimes) -> FrameSelection:
         """The frames a server samples, among those there really are: one past the last is the last."""
-        indices = np.minimum(server.frame_indices, len(true.pts_seconds) - 1)
+        asked = server.frame_indices if true.reads is None else true.reads[server.frame_indices]
+        indices = np.minimum(asked, len(true.pts_seconds) - 1)
         return FrameSelection(
             frame_indices=indices,
             pts_seconds=true.pts_seconds[indices],
@@ -279,6 +258,26 @@ class ServedPlanner:
             f"{self.dialect.name} fails when it prunes a video with {len(before)} ids before it: more than the "
             f"{len(first_time)} of its first time must stand there, such as a system message (--system)"
         )
+
+
+def check_options(encoder: VideoEncoder, dialect: Dialect, options: EncodeOptions) -> None:
+    """Raise ``UsageError`` for an option that the family, or the dialect, has no use for."""
+    if dialect.is_evs:
+        pass
+    elif dialect.rules.bounds_any_pixels:
+        if options.cap_pixels_per_frame is not None:
+            raise UsageError(
+                f"--cap-pixels-per-frame has no effect on {dialect.name}: its own limits settle the size. Expected "
+                "--frame-max-pixels."
+            )
+        if "frame_max_pixels" in encoder.supported_options or "video_max_pixels" in encoder.supported_options:
+            options = replace(options, **dict.fromkeys(PIXEL_OPTIONS))
+    elif options.video_max_pixels is not None and "frame_max_pixels" in encoder.supported_options:
+        raise UsageError(
+            f"--video-max-pixels has no effect on {encoder.source.name} under {dialect.name}: the processor bounds "
+            "each frame. Expected --frame-max-pixels, or --dialect evs or qwen-vl-utils."
+        )
+    encoder.check_options(options)
 
 
 def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:

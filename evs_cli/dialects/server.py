@@ -22,7 +22,7 @@ from evs_cli.dialects.base import (
 from evs_cli.dialects.pixels import processor_pixels, with_pixels
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest
 from evs_cli.encoders.base import EncodeOptions
-from evs_cli.video.info import VideoInfo
+from evs_cli.video.info import StreamChoice, VideoInfo
 from evs_cli.video.sampling import SamplingRequest
 
 # The model is the family's own, such as a ``QwenModel``.
@@ -86,6 +86,8 @@ class Server(Protocol):
     """By the names that ``served_model`` gives."""
     own_options: ClassVar[frozenset[str]]
     """Of the options of ``evs`` that not every server has, those it has a use for."""
+    missing_family: ClassVar[str] = "the server has no model of its own for this family's format"
+    """Why it takes no family beside these."""
     limit_variables: ClassVar[Mapping[str, str]] = {}
     """Environment variables that change a limit: the field of ``ServerOptions`` each one settles."""
     context_option: ClassVar[str] = "the model's own"
@@ -100,18 +102,38 @@ class Server(Protocol):
     """The option without which it refuses a request that says how its video is sampled or resized; None needs none."""
     samples_by_request: ClassVar[bool] = True
     """Whether a request says how its video is sampled; else the options at start do."""
-    skips_missing_frames: ClassVar[bool] = False
-    """Whether frames past the end of a file are left out; else the last one stands for them."""
     resizes_frames_itself: ClassVar[bool] = False
     """Whether its loader resizes frames before the processor does, so that no other server makes the same of them."""
+    bounds_any_pixels: ClassVar[bool] = False
+    """Whether it bounds the pixels of a frame and of all frames, whichever of the two the family's processor does."""
     tokenizes_videos: ClassVar[bool] = True
     """Whether its ``/tokenize`` writes a video out, token by token."""
 
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
         """The rate it prunes a checkpoint's videos at."""
 
-    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
+    def stream_choice(self, options: ServerOptions) -> StreamChoice:
+        """Which video stream of a file with several it takes."""
+        return "best"
+
+    def leaves_out_lost_frames(self, options: ServerOptions) -> bool:
+        """Whether its reader goes on without frames that do not decode, so that ``reads_of`` tells them."""
+        return False
+
+    def reads_of(self, video: VideoInfo, options: ServerOptions) -> Int64Array | None:
+        """Which frame of the file its reader gets for each of its indices, -1 for none, by decoding the whole file.
+
+        None where its reader knows frames by their time, and fails on one that does not decode.
+        """
+        return None
+
+    def source_of(self, video: VideoInfo, options: ServerOptions, reads: Int64Array | None = None) -> ServerSource:
         """A file's facts as its loader states them; no server makes pixels square.
+
+        Args:
+            video: the file, probed.
+            options: the server's.
+            reads: see ``reads_of``; None takes every frame that the file holds for one that decodes.
 
         Raises:
             RefusedByServerError: a file that it cannot decode.

@@ -52,6 +52,7 @@ class ServerRequest:
     media_io_kwargs: str | None = None
     mm_processor_kwargs: str | None = None
     mm_process_config: str | None = None
+    video_kwargs: str | None = None
     video_pruning_rate: float | str | None = None
     max_model_len: int | str | None = None
     max_num_batched_tokens: int | str | None = None

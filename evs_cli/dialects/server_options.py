@@ -12,7 +12,7 @@ from evs_cli.errors import UsageError
 
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 """Of vLLM's numbers."""
-_OWNED = ("media_io_kwargs", "mm_processor_kwargs", "mm_process_config", "max_num_batched_tokens")
+_OWNED = ("media_io_kwargs", "mm_processor_kwargs", "mm_process_config", "video_kwargs", "max_num_batched_tokens")
 """Options that not every server has."""
 
 
@@ -22,6 +22,7 @@ def parse_server_options(
     media_io_kwargs: str | None = None,
     mm_processor_kwargs: str | None = None,
     mm_process_config: str | None = None,
+    video_kwargs: str | None = None,
     video_pruning_rate: float | str | None = None,
     max_model_len: int | str | None = None,
     max_num_batched_tokens: int | str | None = None,
@@ -39,6 +40,7 @@ def parse_server_options(
         media_io_kwargs: vLLM's JSON.
         mm_processor_kwargs: vLLM's JSON, or transformers' arguments of the processor.
         mm_process_config: SGLang's JSON.
+        video_kwargs: JSON of what qwen-vl-utils, or a trainer, is told of a video.
         video_pruning_rate: share of the video tokens to drop.
         max_model_len: longest sequence.
         max_num_batched_tokens: vLLM's.
@@ -53,7 +55,7 @@ def parse_server_options(
         UsageError: JSON that is none, a value outside its range, or an option of another server.
     """
     own = frozenset() if dialect.is_evs else dialect.rules.own_options
-    given = (media_io_kwargs, mm_processor_kwargs, mm_process_config, max_num_batched_tokens)
+    given = (media_io_kwargs, mm_processor_kwargs, mm_process_config, video_kwargs, max_num_batched_tokens)
     for name, value in zip(_OWNED, given, strict=True):
         if value is not None and name not in own and not is_one_of_all:
             owner = _owner(name)
@@ -69,6 +71,7 @@ def parse_server_options(
         mm_processor=processor,
         scoped=scoped,
         mm_process=_video_part("mm_process_config", mm_process_config if "mm_process_config" in own else None),
+        video_kwargs=_video_arguments(video_kwargs if "video_kwargs" in own else None),
         video_pruning_rate=None if video_pruning_rate is None else _rate(video_pruning_rate),
         max_model_len=_length("max_model_len", max_model_len),
         max_num_batched_tokens=_length(
@@ -78,8 +81,9 @@ def parse_server_options(
 
 
 def _owner(option: str) -> str:
-    """The server that has an option; transformers, the first of all, is named only where no server has it."""
-    return next(dialect.server for dialect in ALL[::-1] if option in dialect.rules.own_options)
+    """The first server that has an option; transformers, which stands before all, only where no other has it."""
+    _evs, transformers, *others = ALL
+    return next(dialect.server for dialect in (*others, transformers) if option in dialect.rules.own_options)
 
 
 def flag_of(name: str) -> str:
@@ -150,6 +154,33 @@ def _checked_numbers(name: str, options: dict[str, Any]) -> dict[str, Any]:
             f'Invalid size ({size!r}) of {flag_of(name)}. Expected {{"shortest_edge": …, "longest_edge": …}} in pixels.'
         )
     return {key: value for key, value in options.items() if value is not None}
+
+
+_FREE = ("do_resize", "FORCE_QWENVL_VIDEO_READER")
+"""Keys of ``--video-kwargs`` whose values are no numbers."""
+
+
+def _video_arguments(text: str | None) -> dict[str, Any]:
+    """What a program is told of a video; environment variables, in capitals, may be text as a shell has them."""
+    arguments = {key: value for key, value in json_object("video_kwargs", text).items() if value is not None}
+    for key, value in arguments.items():
+        if key in _FREE:
+            continue
+        number = _number(value) if key.isupper() else value
+        least_is_zero = key in ("video_start", "video_end")
+        is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+        if not is_number or not (0 <= number < float("inf")) or (number == 0 and not least_is_zero):
+            least = "of at least 0" if least_is_zero else "above 0"
+            raise UsageError(f"Invalid {key} ({value!r}) of --video-kwargs. Expected a number {least}.")
+        arguments[key] = number
+    return arguments
+
+
+def _number(value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _rate(value: float | str) -> float:

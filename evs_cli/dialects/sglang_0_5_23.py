@@ -5,7 +5,6 @@ Read from the release of that number: ``multimodal/processors`` of the families.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -169,11 +168,14 @@ def _qwen_num_frames(source: ServerSource, given: Mapping[str, Any]) -> tuple[in
     if source.average_fps <= 0:
         raise RefusedByServerError("the file's frame rate is unknown, and this sampling divides by it.")
     fps = given.get("fps", FPS)
-    least = math.ceil(given.get("min_frames", MIN_FRAMES) / FRAME_FACTOR) * FRAME_FACTOR
-    most = math.floor(given.get("max_frames", min(MAX_FRAMES, source.num_frames)) / FRAME_FACTOR) * FRAME_FACTOR
-    wanted = source.num_frames / source.average_fps * fps
-    bounded = min(max(wanted, least), most, source.num_frames)
-    return math.floor(bounded / FRAME_FACTOR) * FRAME_FACTOR, f"{fps:g} fps"
+    num_frames = sampling.even_num_frames(
+        source,
+        fps,
+        min_frames=given.get("min_frames", MIN_FRAMES),
+        max_frames=given.get("max_frames", min(MAX_FRAMES, source.num_frames)),
+        factor=FRAME_FACTOR,
+    )
+    return num_frames, f"{fps:g} fps"
 
 
 def _processor_arguments(options: ServerOptions) -> dict[str, Any]:

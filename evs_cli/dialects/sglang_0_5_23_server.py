@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 from evs_cli.dialects import sglang_0_5_23 as sglang
 from evs_cli.dialects import sglang_0_5_23_glm as glm
-from evs_cli.dialects.base import NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
+from evs_cli.dialects.base import Int64Array, NemotronModel, PruningRate, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.pixels import loader_pixels, with_pixels
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text
 from evs_cli.dialects.server import FamilyRules, Server
+from evs_cli.dialects.torchcodec_frames import torchcodec_facts
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.video.info import VideoInfo
 from evs_cli.video.sampling import SamplingRequest
@@ -40,10 +41,15 @@ class Sglang(Server):
         """See ``Server.pruning``."""
         return sglang.pruning(model, options)
 
-    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
-        """See ``Server.source_of``: the frames and the rate that torchcodec counts."""
-        counted = video.num_frames / video.duration_seconds if video.duration_seconds > 0 else 0.0
-        return replace(super().source_of(video, options), average_fps=counted)
+    def source_of(self, video: VideoInfo, options: ServerOptions, reads: Int64Array | None = None) -> ServerSource:
+        """See ``Server.source_of``: the frames and the rate that torchcodec counts.
+
+        Raises:
+            RefusedByServerError: a file that torchcodec does not open.
+        """
+        facts = torchcodec_facts(video)
+        source = super().source_of(video, options)
+        return replace(source, num_frames=facts.num_frames, average_fps=facts.average_fps)
 
     def configured(self, options: ServerOptions, asked: Mapping[str, Any]) -> ServerOptions:
         """See ``Server.configured``: in ``--mm-process-config``."""

@@ -64,6 +64,7 @@ def qwen2_5_vl_plan(
     rate: PruningRate,
     *,
     frame: Size | None = None,
+    keeps_size: bool = False,
     sampled_fps: float | None = None,
     **more: Any,
 ) -> ServerPlan:
@@ -77,6 +78,7 @@ def qwen2_5_vl_plan(
         rule: what settled them.
         rate: what the tokens are pruned at.
         frame: (height, width) that a loader has resized to before.
+        keeps_size: whether the processor is told to leave the size as it is (``do_resize=False``).
         sampled_fps: rate of the sampled frames as the processor believes it; None is their share of the file's.
         **more: further fields of the plan.
     """
@@ -85,7 +87,9 @@ def qwen2_5_vl_plan(
     if arguments.get("cap_pixels_per_frame", model.cap_pixels_per_frame):
         tubelet, tokens = model.temporal_patch_size, model.max_video_tokens
         most = capped_frame_pixels(least, most, tokens, model.factor, tubelet, len(indices))
-    size = qwen2_frame_size(height, width, factor=model.factor, min_pixels=least, max_pixels=most)
+    size = (height, width)
+    if not keeps_size:
+        size = qwen2_frame_size(height, width, factor=model.factor, min_pixels=least, max_pixels=most)
     grid = _qwen_grid(model, len(indices), size)
     believed = sampled_fps or len(indices) / source.num_frames * source.average_fps or 24.0
     per_grid = model.temporal_patch_size / believed
@@ -137,6 +141,7 @@ def qwen3_vl_plan(
     rate: PruningRate,
     *,
     frame: Size | None = None,
+    keeps_size: bool = False,
     **more: Any,
 ) -> ServerPlan:
     """The plan of frames that are settled: the processor's size and times; arguments as ``qwen2_5_vl_plan``."""
@@ -144,15 +149,17 @@ def qwen3_vl_plan(
     least, most = size_limits(model, arguments)
     if arguments.get("cap_pixels_per_frame", model.cap_pixels_per_frame):
         most = capped_video_pixels(least, most, model.max_video_tokens, model.factor, len(indices))
-    size = qwen3_frame_size(
-        height,
-        width,
-        num_frames=len(indices),
-        temporal_factor=model.temporal_patch_size,
-        factor=model.factor,
-        min_pixels=least,
-        max_pixels=most,
-    )
+    size = (height, width)
+    if not keeps_size:
+        size = qwen3_frame_size(
+            height,
+            width,
+            num_frames=len(indices),
+            temporal_factor=model.temporal_patch_size,
+            factor=model.factor,
+            min_pixels=least,
+            max_pixels=most,
+        )
     seconds = text.tubelet_mean_seconds(indices, source.average_fps or 24.0, model.temporal_patch_size)
     return ServerPlan(
         frame_indices=indices,

@@ -50,13 +50,13 @@ def qwen2_5_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -
         temporal_patch_size=loader.get("temporal_patch_size", 2),
     )
     indices = sampling.float32_arange_indices(source, num_frames)
-    indices = np.unique(np.minimum(indices, source.num_frames - 1))  # a frame is read once
+    indices, lost = source.read(np.unique(np.minimum(indices, source.num_frames - 1)))  # a frame is read once
     rule = f"{fps:g} fps"
     idle = idle_processor_notes(options.mm_processor, "max_frames")
     if options.mm_processor.get("do_sample_frames", model.do_sample_frames):
         indices, rule = _sampled_again(source, model, options, indices, hf.qwen2_indices)
         idle = []
-    return qwen2_5_vl_frames(source, model, options, indices, rule).with_notes([*by_rate_notes(loader), *idle])
+    return qwen2_5_vl_frames(source, model, options, indices, rule).with_notes([*by_rate_notes(loader), *idle, *lost])
 
 
 def qwen2_5_vl_frames(
@@ -101,15 +101,16 @@ def qwen3_vl(source: ServerSource, model: QwenModel, options: ServerOptions) -> 
     num_frames = sampling.qwen3_num_frames(
         source, fps, min_frames=loader.get("min_frames", MIN_FRAMES), max_frames=most
     )
-    indices, rule, notes = sampling.rounded_linspace_indices(source, num_frames), f"{fps:g} fps", []
+    indices, notes = source.read(sampling.rounded_linspace_indices(source, num_frames))
+    rule = f"{fps:g} fps"
     if source.average_fps <= 0:
         notes.append("the file's frame rate is unknown: it counts as 24")
-    keeps_all = num_frames == source.num_frames
+    keeps_all = len(indices) == source.num_frames
     works: tuple[str, ...] = ()
     if options.mm_processor.get("do_sample_frames", keeps_all):
         indices, rule = _sampled_again(source, model, options, indices, hf.qwen3_indices)
         works = ("fps", "num_frames")
-        if len(indices) < num_frames:
+        if keeps_all and len(indices) < num_frames:
             notes.append(
                 f"fps {fps:g} keeps every frame of the file, and then the processor samples them at {rule}: "
                 f'mm_processor_kwargs {{"fps": {fps:g}}} samples as asked, {{"do_sample_frames": false}} keeps all'
@@ -150,9 +151,10 @@ def nemotron(source: ServerSource, model: NemotronModel, options: ServerOptions)
     loader = loader_arguments(options)
     asked, fps = int(loader.get("num_frames", DEFAULT_NUM_FRAMES)), float(loader.get("fps", -1))
     num_frames = sampling.bounded_num_frames(source, fps if fps > 0 else None, asked if asked > 0 else None)
-    indices = sampling.truncated_linspace_indices(source, num_frames)
+    indices, lost = source.read(sampling.truncated_linspace_indices(source, num_frames))
     plan = nemotron_frames(source, model, options, indices, uniform_rule(fps, asked))
-    return plan.with_notes([*by_number_notes(loader), *idle_processor_notes(options.mm_processor, "num_frames")])
+    idle = idle_processor_notes(options.mm_processor, "num_frames")
+    return plan.with_notes([*by_number_notes(loader), *idle, *lost])
 
 
 def nemotron_frames(

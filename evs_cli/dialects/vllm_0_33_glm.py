@@ -41,7 +41,8 @@ def glm(source: ServerSource, model: GlmModel, options: ServerOptions) -> Server
         indices = sampling.glm4v_indices(source, fps, max_seconds=longest, at_least=0)
         rule = hf_glm.fps_rule(source, fps, longest)
     hf_glm.require_frames(source, indices)
-    notes = hf_glm.unused_argument_notes(model, loader, "media_io_kwargs")
+    indices, lost = source.read(indices)
+    notes = lost + hf_glm.unused_argument_notes(model, loader, "media_io_kwargs")
     idle_fps = options.mm_processor.get("fps")
     if idle_fps is not None and not model.samples_by_length and not _samples_again(source, model, options, indices):
         notes.append(

@@ -23,16 +23,16 @@ def internvl(source: ServerSource, model: InternVLModel, options: ServerOptions)
     loader = vllm.loader_arguments(options)
     asked, fps = int(loader.get("num_frames", vllm.DEFAULT_NUM_FRAMES)), float(loader.get("fps", -1))
     num_frames = sampling.bounded_num_frames(source, fps if fps > 0 else None, asked if asked > 0 else None)
-    indices = sampling.truncated_linspace_indices(source, num_frames)
+    indices, lost = source.read(sampling.truncated_linspace_indices(source, num_frames))
     rule = vllm.uniform_rule(fps, asked)
     works: tuple[str, ...] = ()
     if options.mm_processor.get("do_sample_frames", model.do_sample_frames):
         works = ("fps", "num_frames")
         # The processor is told nothing of the file: what the loader kept is the video, at no known rate.
-        loaded = replace(source, num_frames=len(indices), average_fps=0.0)
+        loaded = replace(source, num_frames=len(indices), average_fps=0.0, lost=frozenset())
         chosen, rule = hf_internvl.internvl_indices(loaded, model, options.mm_processor)
         indices = indices[chosen]
-    notes = [*by_number_notes(loader), *idle_processor_notes(options.mm_processor, "num_frames", works)]
+    notes = [*by_number_notes(loader), *idle_processor_notes(options.mm_processor, "num_frames", works), *lost]
     return internvl_frames(source, model, options, indices, rule).with_notes(notes)
 
 

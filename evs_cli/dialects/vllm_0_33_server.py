@@ -7,16 +7,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects import vllm_0_33_glm as glm
 from evs_cli.dialects import vllm_0_33_internvl as internvl
 from evs_cli.dialects import vllm_0_33_limits as limits
-from evs_cli.dialects.base import PruningRate, QwenModel, RefusedByServerError, ServedModel, ServerOptions, ServerSource
-from evs_cli.dialects.opencv_frames import opencv_num_frames
+from evs_cli.dialects.base import (
+    Int64Array,
+    PruningRate,
+    QwenModel,
+    RefusedByServerError,
+    ServedModel,
+    ServerOptions,
+    ServerSource,
+)
+from evs_cli.dialects.opencv_frames import opencv_num_frames, opencv_reads
 from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text, only_asked
 from evs_cli.dialects.server import FamilyRules, Limit, Server
+from evs_cli.dialects.torchcodec_frames import torchcodec_facts
 from evs_cli.dialects.vllm_0_33_notes import option_notes
-from evs_cli.video.info import VideoInfo
+from evs_cli.video.info import StreamChoice, VideoInfo
 
 
 class Vllm(Server):
@@ -35,7 +46,6 @@ class Vllm(Server):
     trust_option = "--trust-request-mm-kwargs"
     owner = "vllm"
     version_path = "/version"
-    skips_missing_frames = True
 
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:
         """See ``Server.pruning``."""
@@ -45,19 +55,41 @@ class Vllm(Server):
         """See ``Server.needs_text_before``: positions are rewritten from a first time's length before the video."""
         return q > 0 and isinstance(model, QwenModel) and model.tells_times
 
-    def source_of(self, video: VideoInfo, options: ServerOptions) -> ServerSource:
-        """See ``Server.source_of``: OpenCV's frame count and the average rate; tested against the installed OpenCV.
+    def stream_choice(self, options: ServerOptions) -> StreamChoice:
+        """See ``Server.stream_choice``: OpenCV takes the first."""
+        return "first" if _decoder_of(options) == "opencv" else "best"
+
+    def leaves_out_lost_frames(self, options: ServerOptions) -> bool:
+        """See ``Server.leaves_out_lost_frames``: OpenCV does, torchcodec raises."""
+        return _decoder_of(options) == "opencv"
+
+    def reads_of(self, video: VideoInfo, options: ServerOptions) -> Int64Array | None:
+        """See ``Server.reads_of``: OpenCV reads frame after frame, and numbers them as they come out."""
+        if _decoder_of(options) != "opencv" or video.codec == "av1":
+            return None
+        return opencv_reads(video, opencv_num_frames(video, decodes=True))
+
+    def source_of(self, video: VideoInfo, options: ServerOptions, reads: Int64Array | None = None) -> ServerSource:
+        """See ``Server.source_of``: the counts and rates of OpenCV or torchcodec; tested against the installed ones.
 
         Raises:
             RefusedByServerError: a codec that its OpenCV does not decode.
         """
-        if video.codec == "av1" and options.media_io.get("backend", "opencv") == "opencv":
+        source = super().source_of(video, options)
+        if _decoder_of(options) == "torchcodec":
+            facts = torchcodec_facts(video)
+            return replace(source, num_frames=facts.num_frames, average_fps=facts.average_fps)
+        if _decoder_of(options) != "opencv":
+            return source
+        if video.codec == "av1":
             raise RefusedByServerError(
                 "the OpenCV of vLLM decodes no AV1: no frame of it is read.",
                 hint="Encode it anew (ffmpeg -i … -c:v libx264), or start vLLM with another decoder: "
                 '--media-io-kwargs \'{"video": {"backend": "torchcodec"}}\'.',
             )
-        return replace(super().source_of(video, options), num_frames=opencv_num_frames(video))
+        num_frames = opencv_num_frames(video, decodes=reads is not None)
+        read = np.arange(video.num_frames) if reads is None else np.flatnonzero(reads >= 0)
+        return replace(source, num_frames=num_frames, lost=frozenset(range(num_frames)).difference(read.tolist()))
 
     def option_notes(self, options: ServerOptions) -> tuple[str, ...]:
         """See ``Server.option_notes``."""
@@ -84,6 +116,10 @@ class Vllm(Server):
 
 
 SERVER = Vllm()
+
+
+def _decoder_of(options: ServerOptions) -> str:
+    return str(options.media_io.get("backend", "opencv"))
 
 
 def _line(serving: ServingRequest, options: ServerOptions, *, is_trusting: bool) -> str:

@@ -53,6 +53,10 @@ class Clip:
         return len(self.pts_seconds)
 
 
+PIXEL_OPTIONS = ("frame_min_pixels", "frame_max_pixels", "video_min_pixels", "video_max_pixels")
+"""Fields of ``EncodeOptions`` that bound the pixels of a frame, or of all frames together."""
+
+
 @dataclass(frozen=True)
 class EncodeOptions:
     """What a user may ask of a family; None leaves the model's own value.
@@ -83,7 +87,7 @@ class EncodeOptions:
                 _check_text(name, getattr(self, name))
         if self.system and self.prompt is None:
             raise UsageError("--system has no effect without --prompt: the sequence is the video's part alone.")
-        for name in ("size", "frame_min_pixels", "frame_max_pixels", "video_min_pixels", "video_max_pixels"):
+        for name in ("size", *PIXEL_OPTIONS):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise UsageError(f"Invalid {name} ({value}). Expected an integer of at least 1.")
@@ -123,6 +127,8 @@ class EncodePlan:
     """(L,) int64 modality of each unpruned id (0 text, 2 video), for families whose positions depend on it."""
     loader_size: tuple[int, int] | None = None
     """(height, width) in pixels a server's loader resizes frames to before the processor does; None where none does."""
+    loader_interpolation: str | None = None
+    """How that loader interpolates, torchvision's name of it, in floats; None is the family's usual one."""
     pixel_region: PixelRegion = WHOLE_FRAME
     """The part of each frame, as shown, over which the token grid lies evenly."""
     modality: str = "video"
@@ -263,7 +269,7 @@ class VideoEncoder(ABC):
         return None
 
     def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
-        """Positions of the *unpruned* sequence, ``(3, L)`` or ``(L,)`` int64; None for recurrent models.
+        """Positions of the *unpruned* sequence, ``(3, L)`` or ``(L,)`` int64; None for a model that takes none.
 
         The pruned sequence's positions are a selection of these. Families without positions of their own count ids.
         """

@@ -37,8 +37,8 @@ class Ernie45VLMoeEncoder(GridVideoEncoder):
     def _draws(self) -> bool:
         return bool(self.processor.video_processor.draw_on_frames)
 
-    def _video_arguments(self, options: EncodeOptions) -> dict[str, Any]:
-        return {**super()._video_arguments(options), "draw_on_frames": self._draws}
+    def _video_arguments(self, options: EncodeOptions, num_frames: int) -> dict[str, Any]:
+        return {**super()._video_arguments(options, num_frames), "draw_on_frames": self._draws}
 
     def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
         if self._draws and int(min(clip.height, clip.width) * _FONT_SHARE) < 1:

@@ -62,7 +62,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
     call_arguments: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Keyword arguments of every call of the video processor, whatever its configuration says."""
     loader_interpolation: ClassVar[str] = "bilinear"
-    """Of a server's resize before the processor's own: SGLang's, for no other server has one."""
+    """Of a server's resize before the processor's own: SGLang's, unless the plan names another."""
     token_inputs: ClassVar[tuple[str, ...]] = ()
     """Outputs of the processor, one value an id, that the language model takes beside the ids."""
 
@@ -76,8 +76,8 @@ class GridVideoEncoder(VisionLanguageEncoder):
         start, end = tokenizer.convert_ids_to_tokens([config[name] for name in self.marks])
         return f"{start}{self.plan_processor.video_token}{end}"
 
-    def _video_arguments(self, options: EncodeOptions) -> dict[str, Any]:
-        """Keyword arguments of the video processor that settle the size, as they are recorded."""
+    def _video_arguments(self, options: EncodeOptions, num_frames: int) -> dict[str, Any]:
+        """Keyword arguments of the video processor that settle the size of so many frames, as they are recorded."""
         video = self.plan_processor.video_processor
         arguments = size_argument(video, *(getattr(options, name) for name in self.pixel_limits))
         if "cap_pixels_per_frame" in self.supported_options:
@@ -109,7 +109,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
         # Most of these processors refuse a single frame: it is repeated to a whole tubelet, as odd ends are.
         filled = fill_tubelets(clip.pts_seconds, self.temporal_patch_size)
         pts = filled if clip.num_frames == 1 else clip.pts_seconds
-        arguments = self._video_arguments(options)
+        arguments = self._video_arguments(options, len(pts))
         text = self.prompt_text(options)
         expansion = None
         if isinstance(self.plan_processor, ProcessorFiles):
@@ -227,14 +227,12 @@ class GridVideoEncoder(VisionLanguageEncoder):
 
     def preprocess(self, frames: torch.Tensor, plan: EncodePlan) -> dict[str, torch.Tensor]:
         """See ``VideoEncoder.preprocess``."""
-        from torchvision.transforms.v2 import InterpolationMode
         from torchvision.transforms.v2 import functional as tvf
 
         video = self.processor.video_processor
         # The size depends on the whole clip, so the plan's is used and the processor resizes nothing itself.
         if plan.loader_size is not None:
-            loaders = InterpolationMode(self.loader_interpolation)
-            frames = tvf.resize(frames, list(plan.loader_size), interpolation=loaders, antialias=True)
+            frames = self._loaded(frames, plan.loader_size, plan.loader_interpolation)
         resized = tvf.resize(frames, list(plan.frame_size), interpolation=int(video.resample), antialias=True)
         with quiet_transformers():
             inputs = video(
@@ -246,6 +244,19 @@ class GridVideoEncoder(VisionLanguageEncoder):
                 **self.call_arguments,
             )
         return {name: inputs[name] for name in (_PIXELS, *_GRIDS) if name in inputs}
+
+    def _loaded(self, frames: torch.Tensor, size: tuple[int, int], interpolation: str | None) -> torch.Tensor:
+        """(t, 3, H, W) uint8 frames as a server's loader resizes them to ``size``."""
+        from torchvision.transforms.v2 import InterpolationMode
+        from torchvision.transforms.v2 import functional as tvf
+
+        chosen = InterpolationMode(interpolation or self.loader_interpolation)
+        if interpolation is None:
+            resized: torch.Tensor = tvf.resize(frames, list(size), interpolation=chosen, antialias=True)
+            return resized
+        # Through floats, as torchvision's first transforms do, which qwen-vl-utils calls: uint8 rounds otherwise.
+        floats: torch.Tensor = tvf.resize(frames.float(), list(size), interpolation=chosen, antialias=True)
+        return floats.round_().clamp_(0, 255).byte()
 
     def embed(self, inputs: Mapping[str, torch.Tensor], plan: EncodePlan) -> VideoTokens:
         """See ``VideoEncoder.embed``."""

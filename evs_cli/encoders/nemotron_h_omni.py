@@ -1,6 +1,6 @@
 """Nemotron H Omni: a span a tubelet behind a text of its frames' times, placeholders of the image token.
 
-Its language model is recurrent, so there are no positions to keep. Its processor cannot be run without pixels;
+Its language model takes no positions, so there are none to keep. Its processor cannot be run without pixels;
 the size is computed here and the text comes from the processor's own ``replace_video_token``.
 """
 
@@ -34,11 +34,10 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
 
     unused_configs: ClassVar[tuple[str, ...]] = ("audio_config",)
     supported_options: ClassVar[frozenset[str]] = frozenset({"prompt"})
-
-    @property
-    def placeholder_token(self) -> str:
-        """``<image>``: the tokenizer has no token of its own for a video."""
-        return str(self.plan_processor.image_token)
+    # Videos are written with the image's token. Under "image", `generate` finds the rows of each chunk of a chunked
+    # prefill by that token, and forward does not prune them once more; under "video" it looks for an id that no
+    # sequence has, and every chunk goes without rows, in silence (transformers 5.24).
+    modality: ClassVar[str] = "image"
 
     @property
     def temporal_patch_size(self) -> int:
@@ -64,6 +63,7 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             spatial_merge_size=merge,
             temporal_patch_size=self.temporal_patch_size,
             layout=self.layout(ids, grid),
+            modality=self.modality,
             pts_seconds=clip.pts_seconds,
             # Both times of a tubelet are written; the first one stands for it, to the hundredth that is printed.
             prompt_seconds=printed_seconds(pts[:: self.temporal_patch_size], 2),
@@ -157,7 +157,7 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
         return VideoTokens((self.to_grid(of_one_video(features.pooler_output), plan),))
 
     def position_ids(self, plan: EncodePlan) -> None:
-        """None: the recurrent model takes no positions."""
+        """None: the model takes no positions."""
         return
 
 

@@ -243,6 +243,7 @@ class VisionLanguageEncoder(VideoEncoder):
         prompt_seconds: FloatArray,
         seconds_per_grid: float | None = None,
         loader_size: tuple[int, int] | None = None,
+        loader_interpolation: str | None = None,
     ) -> EncodePlan:
         """The plan of a clip whose size, ids and times are settled by a server's rules and not by the processor.
 
@@ -254,6 +255,7 @@ class VisionLanguageEncoder(VideoEncoder):
             prompt_seconds: (T,) float64, times as the model is told them.
             seconds_per_grid: see ``EncodePlan``.
             loader_size: see ``EncodePlan``.
+            loader_interpolation: see ``EncodePlan``.
 
         Raises:
             ModelError: ids whose placeholders are not the grid's.
@@ -273,6 +275,7 @@ class VisionLanguageEncoder(VideoEncoder):
             seconds_per_grid=seconds_per_grid,
             token_type_ids=self.token_type_ids(layout),
             loader_size=loader_size,
+            loader_interpolation=loader_interpolation,
             modality=self.modality,
             features_are_batched=self.features_are_batched,
         )

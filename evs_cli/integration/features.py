@@ -26,7 +26,7 @@ def prune_video(levels: Sequence[torch.Tensor], grid: TokenGrid, q: float) -> tu
 
     Args:
         levels: ``(T * h * w, D_level)`` a level, the main one first; they are scored side by side.
-        grid: (T, h, w) in tokens. A video of one frame comes back as it is, unscored.
+        grid: (T, h, w) in tokens. A video that keeps every token (one frame, or q = 0) comes back as it is, unscored.
         q: pruning rate, ``0 <= q < 1``.
 
     Returns:
@@ -35,7 +35,8 @@ def prune_video(levels: Sequence[torch.Tensor], grid: TokenGrid, q: float) -> tu
     Raises:
         ModelError: non-finite features, naming the frame.
     """
-    if grid[0] == 1:
+    grid = TokenGrid(*grid)  # a model of another's may tell plain triples
+    if grid.t == 1 or grid.retained_tokens(q) == grid.num_tokens:
         return list(levels), _whole(grid, q, levels[0].device)
     shaped = [level.reshape(*grid, level.shape[-1]) for level in levels]
     retention = Ranking(compute_dissimilarity(shaped)).at(q)
@@ -153,7 +154,7 @@ def _count(rows: Rows) -> int:
 
 def _split(rows: Rows, grids: Sequence[TokenGrid]) -> list[torch.Tensor]:
     """One ``(T * h * w, D)`` tensor a video."""
-    sizes = [TokenGrid(*grid).num_tokens for grid in grids]  # a model of another's may tell plain triples
+    sizes = [TokenGrid(*grid).num_tokens for grid in grids]
     if isinstance(rows, torch.Tensor):
         flat = _flat(rows)
         got = [flat.shape[0]]

@@ -44,7 +44,11 @@ class PrunedMethod:
         self.__doc__ = original.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method and prune its result: the result's own type, or ``EVSEmbeddingResult`` for items."""
+        """Call the method and prune its result: the result's own type, or ``EVSEmbeddingResult`` for items.
+
+        Items whose every video is a single frame come back as they are, as at SGLang: its scheduler takes them for
+        images, and there is nothing to prune.
+        """
         if _pruning.get():
             return self.__wrapped__(*args, **kwargs)
         if kwargs.get("return_dict") is False:
@@ -134,7 +138,9 @@ def _square_grids(frames_per_video: list[int], num_rows: int) -> list[TokenGrid]
     return [TokenGrid(n, height, width) for n in frames_per_video]
 
 
-def _prune_items(features: Any, token_grids: Callable[[int], Sequence[TokenGrid]], q: float) -> EVSEmbeddingResult:
+def _prune_items(
+    features: Any, token_grids: Callable[[int], Sequence[TokenGrid]], q: float
+) -> EVSEmbeddingResult | torch.Tensor:
     """SGLang's form: a tensor of every video of the items, ``(N, D)`` or ``(frames, tokens, D)``."""
     if not isinstance(features, torch.Tensor) or features.ndim < 2:
         raise ModelError(
@@ -142,5 +148,8 @@ def _prune_items(features: Any, token_grids: Callable[[int], Sequence[TokenGrid]
             "Expected a tensor (N, D) or (frames, tokens, D)."
         )
     rows = rows_of(features)
-    (kept,), retentions = prune_rows([rows], token_grids(rows.shape[0]), q)
+    grids = token_grids(rows.shape[0])
+    if all(grid[0] == 1 for grid in grids) and sum(TokenGrid(*grid).num_tokens for grid in grids) == len(rows):
+        return features
+    (kept,), retentions = prune_rows([rows], grids, q)
     return EVSEmbeddingResult(rows_of(kept), frame_counts(retentions), retentions)

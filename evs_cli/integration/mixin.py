@@ -6,7 +6,8 @@ whose configuration carries the rate, as SGLang's models do. Both set a callable
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,15 +21,16 @@ from evs_cli.integration.method import (
     can_report_grids,
     vision_number,
 )
-from evs_cli.integration.results import EVSConfig
+from evs_cli.integration.results import EVSConfig, EVSEmbeddingResult
 
 
-class EVS:
-    """Mixin for a model class: ``class Pruned(EVS, Model)`` prunes videos at its configuration's rate.
+class EVS(torch.nn.Module):
+    """Base class or mixin of a model: ``class Mine(EVS)`` as SGLang writes it, or ``class Pruned(EVS, Model)``.
 
-    The class needs ``get_video_feature(items)`` (SGLang; items carry ``thw_grids``; gives ``EVSEmbeddingResult``) or
-    ``get_video_features(..., video_grid_thw)`` (transformers; gives what it gave, pruned). The rate may be given to
-    the constructor, and so to ``from_pretrained``; it is then written into the configuration.
+    It prunes videos at its configuration's rate. The class needs ``get_video_feature(items)`` (SGLang; items carry
+    ``thw_grids``; gives ``EVSEmbeddingResult``) or ``get_video_features(..., video_grid_thw)`` (transformers; gives
+    what it gave, pruned). The rate may be given to the constructor, and so to ``from_pretrained``; it is then written
+    into the configuration.
 
     Args:
         config: the model's configuration.
@@ -40,17 +42,34 @@ class EVS:
     """
 
     evs_config: EVSConfig
+    evs_enabled: bool
+    """Whether it prunes: its rate is above 0."""
+    original_get_video_feature: Callable[..., Any]
+    """``get_video_feature`` as the class has it, where it has one."""
 
     def __init__(self, config: Any, *args: Any, video_pruning_rate: float | None = None, **kwargs: Any) -> None:
         if video_pruning_rate is not None:
             config.video_pruning_rate = EVSConfig(video_pruning_rate).video_pruning_rate
         evs_config = self.create_evs_config(config)
         initialise: Any = super().__init__
-        if _following(type(self)) in (object, torch.nn.Module):  # SGLang's form, where the class itself is the model
+        if _following(type(self)) is torch.nn.Module:  # SGLang's form, where the class itself is the model
             initialise()
         else:
             initialise(config, *args, **kwargs)
         _install(self, evs_config)
+
+    def evs_video(self, items: Sequence[Any]) -> EVSEmbeddingResult | torch.Tensor:
+        """The pruned features of items, by ``original_get_video_feature``: what ``get_video_feature`` is above rate 0.
+
+        Args:
+            items: data items with ``thw_grids``; one or several, each of one video or several.
+
+        Returns:
+            The result; or the features as they are, where every video is a single frame.
+        """
+        method = PrunedMethod(self, SERVER_METHOD, self.original_get_video_feature, self.evs_config)
+        pruned: EVSEmbeddingResult | torch.Tensor = method(items)
+        return pruned
 
     @classmethod
     def from_pretrained(cls, *args: Any, video_pruning_rate: float | None = None, **kwargs: Any) -> Any:
@@ -161,18 +180,33 @@ def enable_evs(model: Any, video_pruning_rate: float, *, frames_as_images: bool 
     evs_config = EVSConfig(video_pruning_rate, max(sizes))
     disable_evs(model)
     if frames_as_images:
-        if hasattr(type(model), TRANSFORMERS_METHOD) or not hasattr(model, "get_image_features"):
+        if not _encodes_frames_as_images(model):
             raise ModelError(
                 f"{type(model).__name__} does not encode video frames as images. "
-                "Expected get_image_features and no get_video_features."
+                "Expected get_image_features, no get_video_features inside it, and a forward that takes no videos.",
+                hint="evs_cli.prune_video prunes its videos from outside.",
             )
         model.__dict__[TRANSFORMERS_METHOD] = FramesAsImages.get_video_features.__get__(model)
     _install(model, evs_config)
     return evs_config
 
 
+def _encodes_frames_as_images(model: Any) -> bool:
+    """Whether a model has a method for images and none for videos: neither itself, nor a part, nor its ``forward``.
+
+    Video-LLaVA has ``get_video_features`` on the model inside alone, and a tower of its own for videos.
+    """
+    parts = model.modules() if isinstance(model, torch.nn.Module) else [model]
+    if not hasattr(model, "get_image_features") or any(hasattr(type(part), TRANSFORMERS_METHOD) for part in parts):
+        return False
+    forward = getattr(type(model), "forward", None)
+    return forward is None or not any("video" in name for name in inspect.signature(forward).parameters)
+
+
 def disable_evs(model: Any) -> None:
     """Give a model its own methods back; nothing happens to one without EVS."""
+    if getattr(model, "evs_enabled", False):
+        model.evs_enabled = False
     for owner in _owners(model):
         for name in METHODS:
             method = owner.__dict__.get(name)
@@ -197,6 +231,9 @@ def _install(model: Any, evs_config: EVSConfig) -> None:
             f"{type(model).__name__} cannot prune: it has neither {SERVER_METHOD} nor {TRANSFORMERS_METHOD}.",
             hint="A model that encodes frames by get_image_features: enable_evs(model, q, frames_as_images=True).",
         )
+    for owner, name, method in methods:
+        if isinstance(owner, EVS) and name == SERVER_METHOD:
+            owner.original_get_video_feature = method
     if evs_config.enabled:
         for owner, *_ in methods:
             if float(getattr(owner, "video_pruning_rate", None) or 0) > 0:
@@ -212,7 +249,7 @@ def _install(model: Any, evs_config: EVSConfig) -> None:
             )
         for owner, name, method in methods:
             owner.__dict__[name] = PrunedMethod(model, name, method, evs_config)
-    model.evs_config = evs_config
+    model.evs_config, model.evs_enabled = evs_config, evs_config.enabled
 
 
 def _owners(model: Any) -> list[Any]:

@@ -8,41 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from evs_cli.core.counts import check_grid, tokens_per_frame
 from evs_cli.errors import UsageError
+from evs_cli.integration.data_items import Modality, MultimodalDataItem
 from evs_cli.integration.mixin import EVS
 from evs_cli.integration.redistribution import Span, as_spans
 from evs_cli.integration.results import EVSConfig
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MultimodalDataItem:
-    """Pixels of one kind in a request, and where their placeholders stand."""
-
-    modality: Literal["image", "video"]
-    feature: Any
-    """Pixels, as the model's feature method takes them."""
-    offsets: list[Span]
-    """Inclusive spans of placeholders."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class EVSDataItem(MultimodalDataItem):
-    """An item of a model that prunes; images among them are not pruned."""
-
-    thw_grids: list[tuple[int, int, int]]
-    """(T, H, W) of each image or video, before the spatial merge."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class VideoEVSDataItem(EVSDataItem):
-    """The videos of a request."""
-
-    pre_chunked_input_ids: Sequence[int]
-    """(L,) the whole provisional sequence, to rebuild any chunk of it from."""
-
 
 DataItemFactory = Callable[..., list[MultimodalDataItem]]
 """Keywords ``input_ids_list``, ``image``, ``image_offsets``, ``video``, ``video_offsets``; None where no pixels are."""
@@ -92,11 +65,13 @@ class EVSProcessor:
             temporal_patch_size: sampled frames in one frame of tokens; an odd end is filled, so T is rounded up.
 
         Returns:
-            A factory of data items, and for each video the placeholders of each of its T frames of tokens: all
-            tokens, or where the model prunes a provisional split whose sum is K. Each video has its own K.
+            A factory of data items (``MultimodalDataItem``), and for each video the placeholders of each of its T
+            frames of tokens: all tokens, or where the model prunes a provisional split whose sum is K. Each video has
+            its own K.
 
         Raises:
-            UsageError: an empty grid, a negative number of images; and by the factory, spans that do not hold them.
+            UsageError: an empty grid, a negative number of images. Spans are checked where they are used, by
+                ``EVSEmbeddingResult.redistribute_pruned_frames_placeholders``.
         """
         if temporal_patch_size < 1 or num_images < 0:
             raise UsageError(
@@ -116,7 +91,7 @@ class EVSProcessor:
 
 @dataclass(frozen=True)
 class _Factory:
-    """Makes the data items of one request, and refuses spans that do not hold its placeholders."""
+    """Makes the data items of one request."""
 
     placeholders: list[list[int]]
     """Of each frame of each video."""
@@ -136,38 +111,20 @@ class _Factory:
     ) -> list[MultimodalDataItem]:
         items: list[MultimodalDataItem] = []
         if image is not None:
-            self._check("image", image_offsets, self.num_images * self.rows * self.cols, len(input_ids_list))
-            items.append(self._item("image", image, image_offsets, [1] * self.num_images, input_ids_list))
+            items.append(self._item(Modality.IMAGE, image, image_offsets, [1] * self.num_images))
         if video is not None:
-            tokens = sum(map(sum, self.placeholders))
-            self._check("video", video_offsets, tokens, len(input_ids_list))
             frames = [len(counts) for counts in self.placeholders]
-            items.append(self._item("video", video, video_offsets, frames, input_ids_list))
+            item = self._item(Modality.VIDEO, video, video_offsets, frames)
+            if self.evs_config is not None:
+                item.set("pre_chunked_input_ids", input_ids_list)
+            items.append(item)
         return items
 
     def _item(
-        self,
-        modality: Literal["image", "video"],
-        feature: Any,
-        offsets: Sequence[Span],
-        num_frames: list[int],
-        input_ids: Sequence[int],
+        self, modality: Modality, feature: Any, offsets: Sequence[Span], num_frames: list[int]
     ) -> MultimodalDataItem:
-        spans = as_spans(offsets)
-        if self.evs_config is None:
-            return MultimodalDataItem(modality=modality, feature=feature, offsets=spans)
-        merge = self.evs_config.spatial_merge_size
-        grids = [(frames, self.rows * merge, self.cols * merge) for frames in num_frames]
-        if modality == "image":
-            return EVSDataItem(modality=modality, feature=feature, offsets=spans, thw_grids=grids)
-        return VideoEVSDataItem(
-            modality=modality, feature=feature, offsets=spans, thw_grids=grids, pre_chunked_input_ids=input_ids
-        )
-
-    def _check(self, modality: str, offsets: Sequence[Span], tokens: int, length: int) -> None:
-        held = sum(end - start + 1 for start, end in offsets)
-        if held != tokens or any(start < 0 or end >= length for start, end in offsets):
-            raise UsageError(
-                f"Invalid {modality}_offsets: {held} placeholders in a sequence of {length} ids. "
-                f"Expected spans inside it that hold {tokens}."
-            )
+        item = MultimodalDataItem(modality=modality, feature=feature, offsets=as_spans(offsets))
+        if self.evs_config is not None:
+            merge = self.evs_config.spatial_merge_size
+            item.set("thw_grids", [(frames, self.rows * merge, self.cols * merge) for frames in num_frames])
+        return item

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evs_cli.core.placeholders import BoolArray, replace_offsets_with_tokens_per_frame
+from evs_cli.core.placeholders import BoolArray, as_array, as_list, replace_offsets_with_tokens_per_frame
 from evs_cli.errors import UsageError
 
 Span = tuple[int, int]
@@ -43,7 +43,7 @@ def redistribute_placeholders(
         UsageError: spans that overlap or leave the sequence, negative counts, numbers that do not match.
     """
     spans = as_spans(offsets)
-    counts = [int(count) for count in num_tokens_per_frame]
+    counts = [int(count) for count in as_list(num_tokens_per_frame)]
     ids = replace_offsets_with_tokens_per_frame(input_ids, counts, spans, filler_token_id)
     if len(spans) == 1:
         counts = [sum(counts)]
@@ -127,7 +127,7 @@ def chunk_placeholders(
     cut = [_cut(span, prefix, length) for span in spans]
     first = sum(min(max(prefix - start, 0), end - start + 1) for start, end in spans)
     inside = sum(end - start + 1 for start, end in cut)
-    ids = [int(i) for i in input_ids[prefix : prefix + length]]
+    ids = [int(i) for i in as_list(input_ids[prefix : prefix + length])]
     return PlaceholderChunk(input_ids=ids, frame_offsets=cut, rows=(first, first + inside))
 
 
@@ -147,8 +147,8 @@ def kept_places(video_placeholders: npt.ArrayLike, retention_masks: Iterable[npt
     Raises:
         UsageError: if there are not as many placeholders as mask entries.
     """
-    places = np.asarray(video_placeholders, dtype=np.bool_)
-    masks = [np.asarray(mask, dtype=np.bool_).ravel() for mask in retention_masks]
+    places = as_array(video_placeholders, np.bool_)
+    masks = [as_array(mask, np.bool_).ravel() for mask in retention_masks]
     entries = sum(len(mask) for mask in masks)
     if places.ndim != 1 or int(places.sum()) != entries:
         raise UsageError(
@@ -162,7 +162,7 @@ def kept_places(video_placeholders: npt.ArrayLike, retention_masks: Iterable[npt
 
 def as_spans(offsets: Sequence[Span] | Any) -> list[Span]:
     """Spans as pairs of Python's integers, from any sequence or a tensor."""
-    return [(int(start), int(end)) for start, end in offsets]
+    return [(int(start), int(end)) for start, end in as_list(offsets)]
 
 
 def _cut(span: Span, prefix: int, length: int) -> Span:

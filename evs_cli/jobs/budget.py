@@ -278,7 +278,8 @@ def _factors(planned: ClipPlan) -> tuple[str, ...]:
     elif rule == "num_frames":
         rule = f"{selection.requested_num_frames} frames asked"
     bound = ", max_frames bound" if selection.max_frames_bound else ""
-    sizes = [f"{size[1]}x{size[0]}" for size in (plan.loader_size, plan.frame_size) if size is not None]
+    resizes = dict.fromkeys(size for size in (plan.loader_size, plan.frame_size) if size is not None)
+    sizes = [f"{width}x{height}" for height, width in resizes]
     lines = [
         f"{source.num_frames:,} frames in {source.duration_seconds:.2f} s: {num_sampled} sampled ({rule}{bound})",
         f"resize {source.width}x{source.height} to {', then '.join(sizes)}",

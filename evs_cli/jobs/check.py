@@ -175,7 +175,8 @@ def session_of(plan: RequestKeywords, owner: str | None) -> SessionRequest:
         known = dialect_of_owner(owner)
         dialect = "vllm" if known is None else known.name
     asked: RequestKeywords = {**plan, "prompt": prompt, "dialect": dialect}
-    session = make_request(**asked)
+    # A server decodes the file before it answers, so that a check may wait for as much.
+    session = replace(make_request(**asked), decodes_first=True)
     if session.dialect.is_evs:
         raise UsageError("--dialect evs is no server's. Expected vllm, sglang or hf.")
     return session

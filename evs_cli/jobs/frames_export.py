@@ -17,7 +17,7 @@ from evs_cli.dialects.base import FloatArray, RefusedByServerError, ServerOption
 from evs_cli.dialects.model import RULES
 from evs_cli.dialects.requests import DEFAULT_PROMPT, DEFAULT_SYSTEM, ServingRequest
 from evs_cli.dialects.resize import Size
-from evs_cli.dialects.served import ServedPlanner
+from evs_cli.dialects.served import ServedPlanner, check_options
 from evs_cli.dialects.vllm_0_33_limits import decoded_bytes
 from evs_cli.dialects.vllm_frames import (
     DATA_URL_HEAD,
@@ -150,6 +150,7 @@ class FramesExporter:
                 f"cannot write a request for {source.name} ({source.model_type}): how vLLM takes its frames is not "
                 f"written down. Expected one of {', '.join(families)}."
             )
+        check_options(session.encoder, target, session.request.options)
         self.session, self.request = session, request
         options = session.request.server
         if request.q is not None:

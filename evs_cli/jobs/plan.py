@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.errors import BudgetError, UsageError
 from evs_cli.jobs.budget import BudgetReport, budget, check_context, read_manifest
 from evs_cli.jobs.fit import FitRequest
-from evs_cli.jobs.inputs import opened
+from evs_cli.jobs.inputs import STDIN, opened
 from evs_cli.jobs.runner import Input, Outcome, announced, run_each
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.planner import Planner, Subject
@@ -56,6 +57,9 @@ def numbers_of(
 def probe_named(video: str) -> VideoInfo:
     """The facts of a video as named on the command line."""
     with opened(video) as source:
+        if video == STDIN:
+            assert isinstance(source, Path)
+            source = source.open("rb")  # read again where a server takes another stream, or seeks to the end
         return probe_video(source)
 
 

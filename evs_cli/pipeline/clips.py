@@ -222,7 +222,7 @@ class ServerClips:
 
     def sample(self, sampling: SamplingRequest) -> FrameSelection:
         """See ``Clips.sample``; sizes do not change a server's sampling."""
-        server = self.planner.server_plan(self.source, sampling, EncodeOptions(), len(self._true.pts_seconds))
+        server = self.planner.server_plan(self.source, sampling, EncodeOptions())
         return self.planner.selection(server, self._true)
 
     def rates(self, asked: Sequence[float] | None) -> tuple[Sequence[float], tuple[str, ...]]:

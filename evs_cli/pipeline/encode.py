@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     Inputs = dict[str, torch.Tensor]
 
 
+class LostFramesError(VideoError):
+    """Sampled frames of a server's plan do not decode; ``is_left_out`` where that server goes on without them."""
+
+    def __init__(self, message: str, *, hint: str | None = None, is_left_out: bool) -> None:
+        super().__init__(message, hint=hint)
+        self.is_left_out = is_left_out
+
+
 @dataclass(frozen=True, eq=False)
 class EncodePipeline:
     """A model, how it is run, and who watches."""
@@ -54,6 +62,7 @@ class EncodePipeline:
 
         Raises:
             VideoError: no sampled frame decodes.
+            LostFramesError: one of a server's plan does not.
             ModelError: embeddings that cannot be ranked, or too little memory for a single tubelet.
         """
         timings = timings or Timings()
@@ -88,10 +97,12 @@ class EncodePipeline:
         if not lost:
             return plan.encode
         if plan.dialect != EVS:
-            raise VideoError(
-                f"{lost} of {num_sampled} sampled frames of {plan.video.name} do not decode: what {plan.dialect} would "
-                "make of the rest is not known.",
+            is_left_out = plan.served is not None and plan.served.leaves_out_lost_frames
+            raise LostFramesError(
+                f"{lost} of {num_sampled} sampled frames of {plan.video.name} do not decode"
+                f"{'.' if is_left_out else f', and {plan.dialect} fails on such a file.'}",
                 hint="Mend the file, or take --dialect evs, which leaves them out.",
+                is_left_out=is_left_out,
             )
         self.progress.notice(f"{plan.video.name}: {lost_frames_sentence(lost, num_sampled)}")
         clip = Clip(plan.clip.height, plan.clip.width, plan.clip.pts_seconds[positions], plan.clip.window_seconds)
@@ -141,6 +152,7 @@ class EncodeRun:
             self.plan.selection.frame_indices,
             chunk_frames=self.batch_frames,
             decoder=self.settings.decoder,
+            keeps_damaged=self.plan.dialect != EVS,  # no server's reader asks whether a frame is whole
         )
         grouped = group_frames(
             self._marked(stream),

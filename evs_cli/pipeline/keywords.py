@@ -46,9 +46,12 @@ class EncodeKeywords(TypedDict, total=False):
     media_io_kwargs: str | None
     mm_processor_kwargs: str | None
     mm_process_config: str | None
+    video_kwargs: str | None
     video_pruning_rate: float | str | None
     max_model_len: int | str | None
     max_num_batched_tokens: int | str | None
+    decodes_first: bool
+    """Whether a file is decoded before it is planned, where the server leaves out what does not decode."""
 
 
 class RequestKeywords(EncodeKeywords, total=False):

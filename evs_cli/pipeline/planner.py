@@ -39,6 +39,8 @@ class Planner:
         server: how the server was started.
         sampling: what is asked first, so that a server's planner can refuse it.
         may_configure: see ``ServedPlanner``.
+        decodes_first: whether a file is decoded before it is planned, where the server's reader leaves out what does
+            not decode.
     """
 
     def __init__(
@@ -49,10 +51,11 @@ class Planner:
         sampling: SamplingRequest | None = None,
         *,
         may_configure: bool = False,
+        decodes_first: bool = False,
     ) -> None:
         self._encoder, self._dialect = encoder, dialect
         self._server, self._sampling = server or ServerOptions(), sampling or SamplingRequest()
-        self._may_configure = may_configure
+        self._may_configure, self._decodes_first = may_configure, decodes_first
 
     @classmethod
     def of(
@@ -65,7 +68,14 @@ class Planner:
     ) -> Planner:
         """The planner of a request. The server counts as started with the highest of ``rates``."""
         server = replace(request.server, video_pruning_rate=max(rates)) if rates else request.server
-        return cls(encoder, request.dialect, server, request.sampling, may_configure=may_configure)
+        return cls(
+            encoder,
+            request.dialect,
+            server,
+            request.sampling,
+            may_configure=may_configure,
+            decodes_first=request.decodes_first,
+        )
 
     @cached_property
     def served(self) -> ServedPlanner | None:
@@ -87,6 +97,7 @@ class Planner:
         options: EncodeOptions | None = None,
         *,
         timings: Timings | None = None,
+        decodes_first: bool | None = None,
     ) -> ClipPlan:
         """Probe and plan one video.
 
@@ -95,6 +106,7 @@ class Planner:
             sampling: what the user asks of the frames.
             options: what the user asks of the family.
             timings: where the seconds of each step go.
+            decodes_first: see ``Planner``; None is the planner's own.
 
         Raises:
             VideoError: the file cannot be opened or holds no video.
@@ -106,7 +118,8 @@ class Planner:
             video = probe_video(source)
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
         with timings.measure("plan"):
-            return self.clips_of_file(video, path).plan(sampling or SamplingRequest(), options or EncodeOptions())
+            clips = self.clips_of_file(video, path, decodes_first=decodes_first)
+            return clips.plan(sampling or SamplingRequest(), options or EncodeOptions())
 
     def sampling_of(self, subject: Subject) -> SamplingRequest:
         """The sampling asked for; a video that is said to be so many sampled frames is sampled as that many.
@@ -131,8 +144,17 @@ class Planner:
             return self.clips_of_file(probe(subject), subject)
         return self.clips_of_numbers(subject)
 
-    def clips_of_file(self, video: VideoInfo, path: str | None) -> Clips:
-        """The clips of a probed file, which was named ``path``."""
+    def clips_of_file(self, video: VideoInfo, path: str | None, *, decodes_first: bool | None = None) -> Clips:
+        """The clips of a probed file, which was named ``path``.
+
+        Args:
+            video: the file; a server that takes another of its streams has it probed again.
+            path: its name.
+            decodes_first: see ``Planner``; None is the planner's own.
+        """
+        rules = None if self.served is None else self.served.rules
+        if rules is not None and rules.stream_choice(self._server) == "first" and not video.is_first_stream:
+            video = probe_video(video.source, choice="first")
         facts = SourceFacts(
             name=video.name,
             path=path,
@@ -142,10 +164,12 @@ class Planner:
             num_frames=video.num_frames,
             average_fps=video.average_fps,
         )
-        if self.served is None:
+        if self.served is None or rules is None:
             return EvsClips(self._encoder, facts, video.pts_seconds, video)
-        true = SourceTimes(video.pts_seconds, video.duration_seconds)
-        return ServerClips(self.served, facts, self.served.rules.source_of(video, self._server), true, video)
+        decodes = self._decodes_first if decodes_first is None else decodes_first
+        reads = rules.reads_of(video, self._server) if decodes else None
+        true = SourceTimes(video.pts_seconds, video.duration_seconds, reads)
+        return ServerClips(self.served, facts, rules.source_of(video, self._server, reads), true, video)
 
     def clips_of_numbers(self, numbers: NumbersRequest) -> Clips:
         """The clips of a video that is only numbers: even times at ``source_fps``, or as many frames as were said.

@@ -40,6 +40,8 @@ class SessionRequest:
     decoder: Decoder = "pyav"
     dialect: Dialect = EVS_DIALECT
     server: ServerOptions = field(default_factory=ServerOptions)
+    decodes_first: bool = False
+    """Whether a file is decoded before it is planned, where the server leaves out what does not decode."""
 
 
 def make_request(**request: Unpack[RequestKeywords]) -> SessionRequest:
@@ -66,7 +68,12 @@ def make_requests(**request: Unpack[RequestKeywords]) -> list[SessionRequest]:
     command = server.command()
     if command is not None and command.model is not None and rest.get("model", DEFAULT_MODEL) == DEFAULT_MODEL:
         rest["model"] = command.model
+    resolved = server.resolve()
+    if rest.get("decodes_first") and all(dialect.is_evs for dialect, _ in resolved):
+        raise UsageError(
+            "--decode-first has no effect on evs: a run leaves out by itself what does not decode. Expected --dialect."
+        )
     return [
         SessionRequest(sampling=sampling, options=options, dialect=dialect, server=server_options, **rest)
-        for dialect, server_options in server.resolve()
+        for dialect, server_options in resolved
     ]

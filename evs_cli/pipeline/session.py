@@ -6,19 +6,23 @@ model is opened once, and its weights are loaded when the first video has been p
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from evs_cli._version import __version__
 from evs_cli.core.counts import TokenGrid
+from evs_cli.dialects.served import check_options
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
 from evs_cli.errors import ModelError, ModelLoadError
 from evs_cli.pipeline.clip_plan import ClipPlan
-from evs_cli.pipeline.encode import EncodePipeline
+from evs_cli.pipeline.encode import EncodePipeline, LostFramesError
 from evs_cli.pipeline.encoded_video import EncodedClip
 from evs_cli.pipeline.planner import Planner
 from evs_cli.pipeline.progress import Progress, SilentProgress, Timings
@@ -53,7 +57,7 @@ def open_requested(request: SessionRequest, *, counts_alone: bool = False) -> Vi
         trust_remote_code=request.trust_remote_code,
         counts_alone=counts_alone,
     )
-    encoder.check_options(request.options)
+    check_options(encoder, request.dialect, request.options)
     check_decoder(request.decoder)
     return encoder
 
@@ -153,10 +157,19 @@ class Session:
         return plan
 
     def encode(self, source: VideoSource, rows: RowSelection[SinkT, EncodedT]) -> EncodedT:
-        """The encoding of one video with a selection of its rows; from the cache where that has it."""
-        if self._cache is not None:
-            return self._cache.encode(self, source, rows)
-        return self.encode_fresh(source, rows)
+        """The encoding of one video with a selection of its rows; from the cache where that has it.
+
+        Where frames of a server's plan do not decode, the file is decoded whole and planned again, as the server's
+        reader leaves them out.
+        """
+        encode = self.encode_fresh if self._cache is None else functools.partial(self._cache.encode, self)
+        try:
+            return encode(source, rows)
+        except LostFramesError as error:
+            if self.request.decodes_first or not error.is_left_out:
+                raise
+            self.progress.notice(f"{error.message} It is planned again, as that server reads it.")
+        return self._decoding_first().encode(source, rows)
 
     def encode_fresh(
         self,
@@ -181,6 +194,13 @@ class Session:
         sink = rows.open(grid)
         both = sink if extra_sink is None else BothSinks(sink, extra_sink(grid))
         return rows.finish(self.pipeline.encode(plan, both, timings=timings), sink)
+
+    def _decoding_first(self) -> Session:
+        """The same session, which decodes a file before it plans it."""
+        session = copy.copy(self)
+        session.request = replace(self.request, decodes_first=True)
+        session.planner = Planner.of(session.request, self.encoder)
+        return session
 
     def _load_once(self, timings: Timings) -> None:
         if self._is_loaded:

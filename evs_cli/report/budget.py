@@ -77,6 +77,8 @@ def plan_record(report: BudgetReport) -> dict[str, Any]:
             {**asdict(limit), "margin": limit.margin, "passes": limit.passes} for limit in counted.server_limits
         ]
         del rate["server_limits"]
+    if record["server_source"] is not None:
+        del record["server_source"]["lost"]  # told in a note
     return {
         "video": report.source.path or report.source.name,
         **record,

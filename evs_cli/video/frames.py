@@ -60,12 +60,14 @@ class DecodeFaults:
     Attributes:
         num_corrupt_packets: packets that gave no frame because they are damaged.
         num_damaged_frames: frames asked for that decode only in part; they are left out as well.
+        keeps_damaged: whether they are delivered instead.
         warnings: sentences on the decoder itself.
         is_cancelled: set, from any thread, when nobody wants more frames: the decoder ends within a packet.
     """
 
     num_corrupt_packets: int = 0
     num_damaged_frames: int = 0
+    keeps_damaged: bool = False
     warnings: list[str] = field(default_factory=list)
     is_cancelled: threading.Event = field(default_factory=threading.Event)
 

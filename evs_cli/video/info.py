@@ -7,13 +7,16 @@ of models; numpy and PyAV are all it needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from evs_cli.errors import VideoError
 from evs_cli.video.orientation import Orientation, frame_orientation
-from evs_cli.video.packets import FloatArray, PacketIndex, scan_packets
+from evs_cli.video.packets import FloatArray, PacketIndex, as_stored, scan_packets
 from evs_cli.video.source import VideoSource, libav_words, open_container, source_name, source_size_bytes
+
+StreamChoice = Literal["best", "first"]
+"""Which video stream of a file with several: the one that a player shows, or the first, be it a cover picture."""
 
 _HDR_TRANSFERS = {16: "PQ", 18: "HLG"}  # ITU-T H.273, table 3
 _CONTAINER_TICKS = 1_000_000  # a second, of libav's container durations
@@ -32,6 +35,7 @@ class VideoInfo:
         codec: libav's name of the codec, such as "h264".
         pixel_format: libav's name of the stored pixel format, such as "yuv420p10le".
         stream_index: which stream of the container this is.
+        is_first_stream: whether no other video stream, cover pictures included, comes before it.
         width: pixels across as shown: turned upright and with square pixels.
         height: pixels down as shown.
         coded_width: pixels across as stored.
@@ -43,6 +47,7 @@ class VideoInfo:
         average_fps: frames a second by the header; 0.0 when unknown.
         duration_seconds: from the first shown frame to the end of the last.
         container_seconds: length of the whole file by its header, sound included; None when it claims nothing.
+        header_seconds: length of this stream by its header; None when it claims nothing.
         pts_seconds: (num_frames,) float64 ascending; the first shown frame is at 0.
         packets: the scan of the packets, which tells the reader where to seek.
         is_cut_off: whether the header claims more than there is, beyond what an edit list hides.
@@ -56,6 +61,7 @@ class VideoInfo:
     codec: str
     pixel_format: str
     stream_index: int
+    is_first_stream: bool
     width: int
     height: int
     coded_width: int
@@ -67,6 +73,7 @@ class VideoInfo:
     average_fps: float
     duration_seconds: float
     container_seconds: float | None
+    header_seconds: float | None
     pts_seconds: FloatArray
     packets: PacketIndex
     is_cut_off: bool
@@ -96,11 +103,12 @@ class _Picture:
     is_interlaced: bool
 
 
-def probe_video(source: VideoSource) -> VideoInfo:
+def probe_video(source: VideoSource, *, choice: StreamChoice = "best") -> VideoInfo:
     """Scan a video file: its packets, and one decoded frame.
 
     Args:
         source: a path or a seekable binary file object (which keeps its position).
+        choice: the video stream to take, where there are several.
 
     Raises:
         VideoError: the file cannot be opened, holds no video stream, or no frame of it decodes.
@@ -108,24 +116,28 @@ def probe_video(source: VideoSource) -> VideoInfo:
     """
     name, size_bytes = source_name(source), source_size_bytes(source)
     with open_container(source) as container:
-        stream = video_stream(container, name)
+        stream = video_stream(container, name, choice)
         rate = float(stream.average_rate or stream.guessed_rate or 0)
+        as_stored(container)
         packets = scan_packets(container, stream, average_fps=rate)
+        if packets is not None and not packets.stored.has_all_pts:
+            packets = _with_made_up_pts(source, stream.index, rate, packets)
         if packets is None:
             raise VideoError(f"cannot decode {name}: its video stream ({stream.codec_context.name}) holds no frame")
         facts = {
             "container": container.format.name,
             "codec": stream.codec_context.codec.canonical_name,  # "av1", where the decoder is "libdav1d"
             "stream_index": stream.index,
+            "is_first_stream": stream.index == container.streams.video[0].index,
             "sample_aspect_ratio": _sample_aspect_ratio(stream),
             "header_num_frames": stream.frames or None,
             "container_seconds": None if container.duration is None else container.duration / _CONTAINER_TICKS,
         }
-        header_seconds = float((stream.duration or 0) * packets.time_base)
+        header_seconds = None if stream.duration is None else float(stream.duration * packets.time_base)
     picture = _first_picture(source, name, stream_index=facts["stream_index"])
     square_width = max(1, round(picture.width * facts["sample_aspect_ratio"]))
     width, height = picture.orientation.shown_size(square_width, picture.height)
-    is_cut_off = _is_cut_off(packets, facts["header_num_frames"] or 0, header_seconds)
+    is_cut_off = _is_cut_off(packets, facts["header_num_frames"] or 0, header_seconds or 0.0)
     return VideoInfo(
         source=source,
         name=name,
@@ -139,28 +151,36 @@ def probe_video(source: VideoSource) -> VideoInfo:
         num_frames=len(packets.pts_ticks),
         average_fps=rate,
         duration_seconds=packets.end_seconds,
+        header_seconds=header_seconds,
         pts_seconds=packets.pts_seconds,
         packets=packets,
         is_cut_off=is_cut_off,
-        warnings=_warnings(packets, picture, facts["header_num_frames"] if is_cut_off else None, header_seconds),
+        warnings=_warnings(packets, picture, facts["header_num_frames"] if is_cut_off else None, header_seconds or 0.0),
         **facts,
     )
 
 
-def video_stream(container: Any, name: str) -> Any:
-    """The video stream of an open container that a player would show.
+def _with_made_up_pts(source: VideoSource, index: int, rate: float, stored: PacketIndex) -> PacketIndex | None:
+    """The scan by the times that libav makes up, which the reader knows frames by; ``stored`` is as the file has it."""
+    with open_container(source) as container:
+        packets = scan_packets(container, container.streams[index], average_fps=rate)
+    return None if packets is None else replace(packets, stored=stored.stored)
+
+
+def video_stream(container: Any, name: str, choice: StreamChoice = "best") -> Any:
+    """A video stream of an open container: the one that a player would show, or the first.
 
     Raises:
         VideoError: there is none (a cover picture is not one), or libav has no decoder for it.
     """
     import av
 
-    films = [stream for stream in container.streams.video if not _is_cover(stream, av)]
+    films = [stream for stream in container.streams.video if choice == "first" or not _is_cover(stream, av)]
     if container.format.name == "tty":  # libav draws any .txt as a film of a terminal
         raise VideoError(f"cannot open {name}: it is a text file, not a video")
     if not films:
         raise VideoError(f"cannot decode {name}: no video stream found ({_found_streams(container)})")
-    best = container.streams.best("video")
+    best = container.streams.best("video") if choice == "best" else None
     stream = next((film for film in films if best is not None and film.index == best.index), films[0])
     if stream.codec_context is None:
         raise VideoError(f"cannot decode {name}: libav has no decoder for its video codec")

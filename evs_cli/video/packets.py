@@ -18,8 +18,27 @@ from evs_cli.video.source import libav_words
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
+NO_TICKS = -(2**63)
+"""What libav itself counts with where a packet has no time (``AV_NOPTS_VALUE``)."""
+
 Access = Literal["seek", "in_order", "count"]
 """How the reader may find frames: by seeking, by time in one pass, or by counting in one pass."""
+
+
+@dataclass(frozen=True)
+class StoredPackets:
+    """The packets of a video stream as a demuxer hands them out, which is all that some loaders count."""
+
+    num_filled: int
+    """Packets with data in them, those of hidden frames included."""
+    num_undiscarded: int
+    """Packets, empty ones included, less those that an edit list hides."""
+    begin_ticks: int
+    """Earliest time of those, by pts, or by dts where a packet has none; ``NO_TICKS`` where one has neither."""
+    end_ticks: int
+    """Latest time of those, each with its own duration."""
+    has_all_pts: bool
+    """Whether the file says a pts for every packet with data; libav makes up the rest where it is asked to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +57,7 @@ class PacketIndex:
         num_discarded: packets whose frames are never shown: hidden by an edit list, or before the first key frame.
         has_leading_frames: frames stored after a key frame and shown before it (open GOP), which need the frames
             before that key frame.
+        stored: counts and extent of the packets as they are stored, whether their frames are shown or not.
         read_error: why the scan ended before the end of the file; None when it did not.
     """
 
@@ -50,6 +70,7 @@ class PacketIndex:
     access: Access
     num_discarded: int
     has_leading_frames: bool
+    stored: StoredPackets
     read_error: str | None
 
     @property
@@ -70,7 +91,27 @@ class _Columns:
     duration: list[int] = field(default_factory=list)
     is_key: list[bool] = field(default_factory=list)
     is_hidden: list[bool] = field(default_factory=list)
+    num_filled: int = 0
+    has_all_pts: bool = True
+    undiscarded_ticks: list[tuple[int, int]] = field(default_factory=list)  # (time, duration)
     read_error: str | None = None
+
+    def count(self, packet: Any) -> None:
+        """Count a packet as it is stored, before what it holds is looked at."""
+        if packet.size == 0 and packet.dts is None:
+            return  # the end marker
+        if packet.size > 0:
+            self.num_filled += 1
+            self.has_all_pts &= packet.pts is not None
+        if not packet.is_discard:
+            known = [time for time in (packet.pts, packet.dts) if time is not None]
+            self.undiscarded_ticks.append((known[0] if known else NO_TICKS, packet.duration or 0))
+
+    def stored(self) -> StoredPackets:
+        """The counts."""
+        begin = min((time for time, _ in self.undiscarded_ticks), default=0)
+        end = max((time + duration for time, duration in self.undiscarded_ticks), default=0)
+        return StoredPackets(self.num_filled, len(self.undiscarded_ticks), begin, end, self.has_all_pts)
 
     def hide_before_first_key(self) -> None:
         """A recording cut out of a stream may begin inside a group of pictures: none of these decodes."""
@@ -81,11 +122,18 @@ class _Columns:
         return [value for value, hidden in zip(values, self.is_hidden, strict=True) if not hidden]
 
 
+def as_stored(container: Any) -> None:
+    """Make libav tell the times of packets as the file has them, where PyAV lets it make up what is missing."""
+    import av
+
+    container.flags &= ~av.container.Flags.gen_pts.value
+
+
 def scan_packets(container: Any, stream: Any, *, average_fps: float) -> PacketIndex | None:
     """Read every packet of ``stream`` once.
 
     Args:
-        container: an open ``av`` input container at its start.
+        container: an open ``av`` input container at its start; ``as_stored`` may have been called of it.
         stream: its video stream.
         average_fps: frames a second by the header, 0 when unknown; times packets that carry no time at all.
 
@@ -117,6 +165,7 @@ def scan_packets(container: Any, stream: Any, *, average_fps: float) -> PacketIn
         access=access,
         num_discarded=len(columns.pts) - len(shown_pts),
         has_leading_frames=_has_leading_frames(columns),
+        stored=columns.stored(),
         read_error=columns.read_error,
     )
 
@@ -128,6 +177,7 @@ def _read_columns(container: Any, stream: Any) -> _Columns:
     hides_frames = stream.codec_context.name == "vp8"
     try:
         for packet in container.demux(stream):
+            columns.count(packet)
             if packet.size == 0 or (hides_frames and not _vp8_is_shown(packet)):
                 continue  # the end marker, an AVI "same again", a VP8 reference frame
             columns.pts.append(packet.pts)

@@ -32,6 +32,7 @@ def read_frames(
     chunk_frames: int,
     decoder: Decoder = "pyav",
     num_threads: int | None = None,
+    keeps_damaged: bool = False,
 ) -> FrameStream:
     """Decode frames in chunks of exactly ``chunk_frames`` (the last one may be shorter).
 
@@ -45,6 +46,7 @@ def read_frames(
         chunk_frames: frames a batch, at least 1.
         decoder: "pyav", or "decord" where that module is installed.
         num_threads: decoding threads; None is one a core.
+        keeps_damaged: whether frames that decode only in part are delivered, as servers take them (PyAV alone).
 
     Raises:
         UsageError: an unknown decoder, or one that is not installed.
@@ -56,7 +58,8 @@ def read_frames(
         raise UsageError(f"Invalid chunk_frames ({chunk_frames}). Expected chunk_frames >= 1.")
     if num_threads is not None and num_threads < 1:
         raise UsageError(f"Invalid num_threads ({num_threads}). Expected num_threads >= 1.")
-    threads, faults, wanted = num_threads or core_count(), DecodeFaults(), np.unique(indices)
+    threads, wanted = num_threads or core_count(), np.unique(indices)
+    faults = DecodeFaults(keeps_damaged=keeps_damaged)
     check_decoder(decoder)
     if decoder == "pyav":
         decoded = _decode(info, wanted, threads, faults)
@@ -101,7 +104,7 @@ def _decode(
     if len(tail) and threads > 1 and not faults.is_cancelled.is_set():
         # A fault as the decoder is emptied makes PyAV drop the frames that its other threads hold. One thread holds
         # none, so that a cut-off file gives the same frames on every machine.
-        retry_faults = DecodeFaults(is_cancelled=faults.is_cancelled)
+        retry_faults = DecodeFaults(keeps_damaged=faults.keeps_damaged, is_cancelled=faults.is_cancelled)
         yield from _decode_legs(info, tail, 1, retry_faults)
         faults.num_corrupt_packets = max(faults.num_corrupt_packets, retry_faults.num_corrupt_packets)
         faults.num_damaged_frames = max(faults.num_damaged_frames, retry_faults.num_damaged_frames)
@@ -167,7 +170,8 @@ def _decode_segment(
         while awaited is not None and awaited < index:  # it did not decode
             awaited = next(wanted, None)
         if awaited == index:
-            if frame.is_corrupt:  # libav fills the gaps of a damaged picture from another one
+            # libav fills the gaps of a damaged picture from another one.
+            if frame.is_corrupt and not faults.keeps_damaged:
                 faults.num_damaged_frames += 1
             else:
                 yield DecodedFrame(index, _picture(info, frame))

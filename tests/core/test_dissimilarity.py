@@ -410,3 +410,22 @@ def test_chunks_may_come_from_inside_and_outside_of_inference_mode():
     with torch.inference_mode():
         first = scorer.update([embeddings[:2].clone()])
     assert torch.equal(torch.cat([first, scorer.update([embeddings[2:]])]), compute_dissimilarity(embeddings))
+
+
+@pytest.mark.parametrize("dims", [(48,), (32, 16)])
+@pytest.mark.parametrize("score_dtype", [None, torch.float32])
+def test_on_a_device_only_the_check_waits(monkeypatch, dims, score_dtype):
+    """Fake tensors on CUDA have no values, so that any wait raises: all of ``update`` but ``_check_finite`` runs."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+
+    with FakeTensorMode():
+        levels = [torch.empty(3, 2, 5, dim, dtype=torch.bfloat16, device="cuda") for dim in dims]
+        with pytest.raises(DataDependentOutputException):
+            DissimilarityScorer(score_dtype=score_dtype).update(levels)
+        monkeypatch.setattr(DissimilarityScorer, "_check_finite", lambda *arguments: None)
+        scorer = DissimilarityScorer(score_dtype=score_dtype)
+        for _ in range(2):
+            scores = scorer.update(levels)
+            assert scores.device.type == "cuda"
+            assert scores.shape == (3, 2, 5)
+            assert scores.dtype == (score_dtype or torch.bfloat16)

@@ -6,7 +6,8 @@ import pytest
 from packaging.version import Version
 from pruned_made import make_pruned
 
-from evs_cli.core import pruned_video, releases
+from evs_cli.core import releases
+from evs_cli.core.model_inputs import require_release
 from evs_cli.encoders.registry import FAMILIES, encoder_of
 from evs_cli.encoders.source import ModelSource
 from evs_cli.errors import ModelError
@@ -42,7 +43,7 @@ def test_which_release_takes_a_pruned_video(installed, monkeypatch, model_type, 
     installed(release)
     video = replace(make_pruned(), modality="video", provenance={"model": {"model_type": model_type}})
     if needed is None:
-        pruned_video._require_release(video)
+        require_release(model_type)
         return
     with pytest.raises(ModelError, match=rf"needs transformers {needed} or newer; {release} is installed\.$") as error:
         video.model_inputs()

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from torchvision.transforms.v2 import functional as tvf
-from video_files import video
+from video_files import damaged_clip, video
 
 import evs_cli
 from evs_cli.dialects import ALL, dialect_of_server, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions, ServerSource
-from evs_cli.dialects.opencv_frames import opencv_num_frames
+from evs_cli.dialects.opencv_frames import opencv_num_frames, opencv_reads
 from evs_cli.dialects.served import ServedPlanner, SourceTimes, source_notes
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import ModelError, UsageError, VideoError
@@ -125,13 +125,28 @@ def test_embeddings_are_those_of_the_servers_pixels(tiny_family, model_type, dia
         torch.testing.assert_close(ours.flatten(0, 2), theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_a_file_with_frames_that_do_not_decode_is_refused(tiny_model):
-    """The server would go on with other frames and times, by rules that are not written down."""
-    session = Session(make_request(model=str(tiny_model("qwen3_vl")), dialect="vllm", fps=10.0))
+def test_vllm_goes_on_without_frames_that_do_not_decode(tiny_model):
+    """Every frame is asked for. Some do not decode, so the processor does not go back to 2 frames a second."""
+    path, options = str(video("corrupt.mp4")), {"model": str(tiny_model("qwen3_vl")), "dialect": "vllm", "fps": 30.0}
+    info = probe_video(path)
+    reads = opencv_reads(info, info.num_frames)
+    read = reads[reads >= 0]
+    assert 40 < len(read) < info.num_frames == 60
+    encoded = Session(make_request(**options)).encode(path, AllRows())
+    np.testing.assert_array_equal(encoded.frame_indices, read)
+    assert encoded.ranking.token_grid_thw.t == -(-len(read) // 2)
+    planned = Session(make_request(**options, decodes_first=True)).plan(path)
+    assert planned.encode.token_grid_thw == encoded.ranking.token_grid_thw
+    assert f"{60 - len(read)} of its 60 frames are not to be decoded, and it leaves them out" in planned.notes
+    assert Session(make_request(**options)).plan(path).encode.token_grid_thw.t < 10  # as a whole file is sampled again
+
+
+def test_sglang_fails_on_frames_that_do_not_decode(tiny_model, tmp_path):
+    session = Session(make_request(model=str(tiny_model("qwen3_vl")), dialect="sglang"))
     with pytest.raises(
-        VideoError, match=r"\d+ of \d+ sampled frames of corrupt.mp4 do not decode: what vllm@0.33"
+        VideoError, match=r"\d+ of \d+ sampled frames of damaged.mp4 do not decode, and sglang@0.5.23 fails"
     ) as e:
-        session.encode(str(video("corrupt.mp4")), AllRows())
+        session.encode(str(damaged_clip(tmp_path)), AllRows())
     assert "--dialect evs" in e.value.hint
 
 
@@ -212,7 +227,8 @@ def test_frames_past_the_end_of_the_file_are_left_out_by_vllm(tiny_model):
     encoder = Session(make_request(model=str(tiny_model("qwen3_vl")))).encoder
     planner = ServedPlanner(parse_dialect("vllm"), encoder, ServerOptions(), SamplingRequest())
     true = SourceTimes(np.arange(40) / 10, 4.0)
-    served = planner.plan(ServerSource(60, 10.0, 90, 120), true, SamplingRequest(), EncodeOptions())
+    source = ServerSource(60, 10.0, 90, 120, lost=frozenset(range(40, 60)))
+    served = planner.plan(source, true, SamplingRequest(), EncodeOptions())
     asked = planner.server_plan(ServerSource(60, 10.0, 90, 120), SamplingRequest(), EncodeOptions()).frame_indices
     assert asked[-1] == 59
     np.testing.assert_array_equal(served.selection.frame_indices, asked[asked < 40])
@@ -224,7 +240,8 @@ def test_frames_past_the_end_of_the_file_are_left_out_by_vllm(tiny_model):
 
 
 def test_names_of_dialects():
-    assert [dialect.name for dialect in ALL] == ["evs", "hf@5.24", "vllm@0.33", "sglang@0.5.23"]
+    training = ["qwen-vl-utils@0.0.14", "llamafactory@0.9.5", "ms-swift@4.6", "verl@0.9"]
+    assert [dialect.name for dialect in ALL] == ["evs", "hf@5.24", *training, "vllm@0.33", "sglang@0.5.23"]
     assert parse_dialects("all") == ALL
     assert parse_dialect("vllm@0.33.0").note is None
     assert dialect_of_server("vllm", "0.33.1") == parse_dialect("vllm")
@@ -238,7 +255,7 @@ def test_names_of_dialects():
     for name in ("vllm@0.33.0rc1", "vllm@0.33.1.dev5+g0123abc", "vllm@0.33.0+cpu", "sglang@0.5.23.post1"):
         assert parse_dialect(name).note is None
     for name in ("tgi", "evs@1", "", "all"):
-        with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, vllm@0\.33, sglang@0\.5\.23 or all"):
+        with pytest.raises(UsageError, match=r"Expected evs, hf@5\.24, .*, vllm@0\.33, sglang@0\.5\.23 or all"):
             parse_dialect(name)
 
 

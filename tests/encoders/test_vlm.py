@@ -282,7 +282,7 @@ def test_a_processor_that_asks_for_a_count_gets_it(family):
 
 
 REFUSED = {
-    "qwen2_5_vl": ("size", "video_min_pixels", "video_max_pixels"),
+    "qwen2_5_vl": ("size", "video_min_pixels"),
     "qwen3_vl": ("size", "frame_min_pixels", "frame_max_pixels"),
     "nemotron_h_omni": (
         *("size", "frame_min_pixels", "frame_max_pixels"),

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_language_models import LANGUAGE_FAMILIES, language_family
 
 import evs_cli.integration
 from evs_cli.core.counts import compute_retained_tokens_count
@@ -20,7 +21,6 @@ from evs_cli.integration import (
     EVSConfig,
     EVSEmbeddingResult,
     FramesAsImages,
-    VideoEVSDataItem,
     disable_evs,
     enable_evs,
     prune_features,
@@ -72,6 +72,9 @@ def test_every_video_of_every_item_has_its_own_k_and_mask(grids, cut, q):
         for start in range(0, len(grids), cut)
     ]
     result = ServerModel(config_of(q)).get_video_feature(items)
+    if all(t == 1 for t, _, _ in grids):
+        assert torch.equal(result, torch.cat(features))
+        return
     assert isinstance(result, EVSEmbeddingResult)
     kept, counts = [], []
     for feature, grid, (t, h, w) in zip(features, before_merge, grids, strict=True):
@@ -102,8 +105,9 @@ def test_one_frame_passes_through_unscored():
     """No ranking means no complaint on values either: the rows are the model's own."""
     feature = torch.full((6, 5), float("nan"))
     result = ServerModel(config_of(0.9)).get_video_feature([item_of(feature, (1, 4, 6))])
-    assert result.embedding.isnan().all()
-    assert result.num_tokens_per_frame == [6]
+    assert isinstance(result, torch.Tensor)
+    assert result.isnan().all()
+    assert result.shape == (6, 5)
 
 
 def test_constructor_leaves_the_module_usable():
@@ -111,14 +115,6 @@ def test_constructor_leaves_the_module_usable():
     assert [name for name, _ in model.named_parameters()] == ["scale"]
     assert model.evs_config == EVSConfig(0.5, 2)
     assert ServerModel.get_video_feature.__doc__ == model.get_video_feature.__doc__
-
-
-def test_model_that_is_no_module():
-    class Plain(EVS):
-        def get_video_feature(self, items):
-            return items[0].feature
-
-    assert len(Plain(config_of(0.5)).get_video_feature([item_of(rows(12), (2, 4, 6))]).embedding) == 6
 
 
 def test_method_that_calls_the_other_is_pruned_once():
@@ -342,9 +338,10 @@ def test_disabling_a_model_without_evs_does_nothing():
 
 
 def test_every_name_is_there():
-    assert sorted(evs_cli.integration._HOMES) == sorted(evs_cli.integration.__all__) == dir(evs_cli.integration)
+    homes = [*evs_cli.integration._HOMES, *evs_cli.integration._CORE_HOMES]
+    assert sorted(homes) == sorted(evs_cli.integration.__all__) == dir(evs_cli.integration)
     assert all(getattr(evs_cli.integration, name).__name__ == name for name in evs_cli.integration.__all__)
-    assert evs_cli.integration.VideoEVSDataItem is VideoEVSDataItem
+    assert evs_cli.integration.compute_retention_mask is evs_cli.compute_retention_mask
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         evs_cli.integration.Nothing  # noqa: B018
 
@@ -385,3 +382,30 @@ def test_a_model_that_is_told_no_grid_is_refused_at_once(model_type):
 
     with pytest.raises(ModelError, match=r"is told no grid of its videos"):
         enable_evs(frame_family(model_type).whole, 0.5)
+
+
+@pytest.mark.parametrize("model_type", LANGUAGE_FAMILIES)
+def test_frames_are_images_for_the_families_that_take_them_so(model_type, tiny_family):
+    """Video-LLaVA has its method for videos on the model inside alone: its image tower would give other rows."""
+    model = language_family(model_type, tiny_family).whole
+    if model_type in {"internvl", "smolvlm"}:
+        enable_evs(model, 0.5, frames_as_images=True)
+        disable_evs(model)
+        return
+    with pytest.raises(ModelError, match="does not encode video frames as images") as caught:
+        enable_evs(model, 0.5, frames_as_images=True)
+    assert "prune_video" in caught.value.hint
+    assert not hasattr(model, "get_video_features") or "get_video_features" not in vars(model)
+    assert getattr(model, "evs_enabled", False) is False
+
+
+def test_a_forward_that_takes_videos_does_not_take_them_as_images():
+    class Own(torch.nn.Module):
+        def get_image_features(self, pixel_values):
+            return pixel_values
+
+        def forward(self, pixel_values=None, pixel_values_videos=None):
+            return None
+
+    with pytest.raises(ModelError, match="a forward that takes no videos"):
+        enable_evs(Own(), 0.5, frames_as_images=True)

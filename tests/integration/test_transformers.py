@@ -494,7 +494,8 @@ def test_rate_can_change_and_be_taken_back(plain_of, name):
         enable_evs(model, q, **more)
         assert_pruned(request.features(model), request.original(plain), request.grids, q)
     disable_evs(model)
-    del model.evs_config
+    assert model.evs_enabled is False
+    del model.evs_config, model.evs_enabled
     assert [sorted(vars(model)), sorted(vars(model.model))] == [sorted(state) for state in before]
     disable_evs(model)
 

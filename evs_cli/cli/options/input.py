@@ -180,7 +180,7 @@ CapPixelsPerFrame = Annotated[
     bool | None,
     typer.Option(
         "--cap-pixels-per-frame/--no-cap",
-        help="Bound each frame by its share of the video's budget, as qwen-vl-utils does. Default: the model's own.",
+        help="Bound each frame by its share of the processor's budget for the video. Default: the model's own.",
         rich_help_panel=_INPUT,
     ),
 ]

@@ -15,8 +15,8 @@ Dialect = Annotated[
     typer.Option(
         "--dialect",
         metavar="SERVER",
-        help="Whose rules hold: evs, hf, vllm, sglang. They say how the video is sampled, resized, pruned and written. "
-        "A version is named as vllm@0.33; plan takes all. Default: evs.",
+        help="Whose rules hold: evs, a server's or a trainer's. Names: hf, vllm, sglang, qwen-vl-utils, llamafactory, "
+        "ms-swift, verl. A version is named as vllm@0.33; plan takes all. Default: evs.",
         autocompletion=completed_from(*DIALECTS),
         rich_help_panel=_SERVER,
     ),
@@ -56,6 +56,16 @@ MmProcessorKwargs = Annotated[
 MmProcessConfig = Annotated[
     str | None, typer.Option("--mm-process-config", metavar="JSON", help="As SGLang takes it.", rich_help_panel=_SERVER)
 ]
+VideoKwargs = Annotated[
+    str | None,
+    typer.Option(
+        "--video-kwargs",
+        metavar="JSON",
+        help="What qwen-vl-utils, verl, ms-swift or llamafactory is told of a video: the keys of its message or its "
+        "arguments, and environment variables.",
+        rich_help_panel=_SERVER,
+    ),
+]
 MaxNumBatchedTokens = Annotated[
     str | None,
     typer.Option(
@@ -63,6 +73,15 @@ MaxNumBatchedTokens = Annotated[
         metavar="TOKENS",
         help="As vLLM takes it: the least its encoder cache holds. 8k is 8,192 here. Default: 8192, its own on an "
         "80 GB GPU.",
+        rich_help_panel=_SERVER,
+    ),
+]
+DecodeFirst = Annotated[
+    bool,
+    typer.Option(
+        "--decode-first",
+        help="Decode the whole file before it is planned, as vLLM does, to find frames that do not decode. A plan "
+        "takes them for whole otherwise.",
         rich_help_panel=_SERVER,
     ),
 ]
