@@ -1,4 +1,4 @@
-"""``torch_arange`` against torch's own, to the last bit."""
+"""``torch_arange`` and ``torch_linspace`` against torch's own, to the last bit."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from served_models import cases
 
-from evs_cli.dialects.arange import torch_arange
+from evs_cli.dialects.torch_ranges import torch_arange, torch_linspace
 
 
 @cases(3000, daily=300)
@@ -18,6 +18,15 @@ def test_every_bit_is_torchs(total, share, shift):
     ours = torch_arange(shift * step, total, step)
     assert ours.dtype == np.float32
     np.testing.assert_array_equal(ours, own)
+
+
+@cases(3000, daily=300)
+@given(last=st.integers(0, 40_000), share=st.floats(0.0, 1.0), start=st.floats(0.0, 1.0))
+def test_every_bit_of_linspace_is_torchs(last, share, start):
+    first, num_places = round(last * start), 1 + round(min(last, 2000) * share)
+    ours = torch_linspace(first, last, num_places)
+    assert ours.dtype == np.float32
+    np.testing.assert_array_equal(ours, torch.linspace(first, last, num_places).numpy())
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 31, 32, 33, 32_768, 32_769])
