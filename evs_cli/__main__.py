@@ -36,7 +36,7 @@ def main() -> int:
     if code == 130:  # now: Python would wait for a batch that is still being preprocessed, and end by a signal at times
         with contextlib.suppress(OSError, AttributeError):  # nobody reads the pipe any more, or the caller closed it
             sys.stdout.flush()
-        os._exit(code)
+        os._exit(interrupt.exit_code())
     return code
 
 

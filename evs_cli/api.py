@@ -141,7 +141,7 @@ def encode_video(
     store, target = StoreRequest(store_dtype, levels), Path(output)
     check_output_file(target, (ENCODING_SUFFIX,), overwrite=overwrite)
     session = open_session(make_request(**request), None, open_cache() if cache else None)
-    encode_to_file(video, target, session, store)
+    encode_to_file(video, target, session, store, overwrite=overwrite)
     return open_encoding(target)
 
 

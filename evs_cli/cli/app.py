@@ -138,8 +138,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if is_debug:
             sink.traceback(error)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            sink.error("cannot write the result: no space left on the device")
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            sink.error(f"no space is left on the disk{f' of {error.filename}' if error.filename else ''}")
+            return 1
+        if isinstance(error, MemoryError):
+            sink.error("out of memory", "Fewer frames a batch take less: --batch-frames 1. So does a smaller --size.")
             return 1
         from evs_cli.cli.bug_report import versions_behind
 

@@ -68,6 +68,7 @@ _SERVER: Options = {
     "mm_process_config": (o.MmProcessConfig, None),
     "video_kwargs": (o.VideoKwargs, None),
     "max_num_batched_tokens": (o.MaxNumBatchedTokens, None),
+    "video_pruning_method": (o.VideoPruningMethod, None),
     "decodes_first": (o.DecodeFirst, False),
 }
 """The server whose rules hold, by the names of ``ServerRequest``."""

@@ -74,7 +74,7 @@ def command(
             return FramesView(run, max_frames or DEFAULT_MAX_FRAMES)
 
         if not holds_encoding(file):
-            pruned = load(file)
+            pruned = load(file, sink.notice)
             drawn = view(run_of_artifact(pruned, file, q=rate)) if frames else None
             render_show(file, pruned, sink, parts, drawn)
             return

@@ -88,4 +88,4 @@ def command(
             context_limit=limit,
             cache=open_cache() if cache else None,
         )
-        render_sweeps(run_sweep(job, progress), sink, picture)
+        render_sweeps(run_sweep(job, progress), sink, picture, overwrite=force)

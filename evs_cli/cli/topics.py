@@ -119,7 +119,8 @@ TOPICS: dict[str, str] = {
     ),
     "limits": (
         "In evs plan --dialect: how much of each of a server's limits is used, what is left, and the longest clip "
-        "of this size that passes. One that is exceeded ends with exit code 6."
+        "of this size that passes. One that is exceeded ends with exit code 6. With --together they are of one "
+        "request with all videos, and its number of videos is a limit too."
     ),
     "dialect": (
         "Whose rules sample, resize and write the video. evs is the model's own processor, told the true times; "
@@ -129,6 +130,20 @@ TOPICS: dict[str, str] = {
     ),
     "present sampling": (
         "In evs fit: the frames as they are sampled without changes. The other choices sample fewer or smaller frames."
+    ),
+    "best": (
+        "In evs fit: of all ways that fit, the one with the least pruning, then the most frames, then the largest "
+        "frames. One way keeps all frames at the largest size that needs no pruning. Who needs fine detail takes the "
+        "present sampling: it keeps the size, and drops what repeats."
+    ),
+    "together": (
+        "Several videos in one request. evs plan --together counts the prompt's text once and every video's part, "
+        "and judges the request by every limit. evs fit --together finds the one rate at which it fits, and other "
+        "ways, each with one rate of frames and one size for all."
+    ),
+    "vidcom2": (
+        "Another method of vLLM to prune Qwen3-VL: --video-pruning-method vidcom2. It keeps a token of every frame "
+        "at least, where EVS keeps a whole frame. evs counts it exactly and does not run it."
     ),
     "method": (
         "Which tokens are kept at a rate. evs ranks them by dissimilarity. uniform-frames keeps whole frames, "
@@ -232,6 +247,8 @@ ALIASES: dict[str, str] = {
     **{"csv": "json", "variables": "environment", "units": "sizes", "32k": "sizes", "-o": "output", "files": "output"},
     **{"text before": "separators", "text behind": "separators", "prompt tokens": "sequence", "ids": "sequence"},
     **{"encoder cache": "limits", "decoded bytes": "limits", "frame pixels": "limits", "topic": "topics"},
+    **{"number of videos": "limits", "--together": "together", "one request": "together"},
+    **{"--video-pruning-method": "vidcom2", "the best": "best", "is best": "best"},
     **{"--frames": "frame map", "mask runs": "frame map", "pooled": "frame map", "maps": "frame map"},
     **{"picture": "plot", "--plot": "plot", "curve": "plot", "band": "plot", "median": "plot", "methods": "method"},
     **{"uniform-frames": "method", "random": "method", "id x length": "placeholder", "rounding": "noise"},

@@ -147,3 +147,10 @@ def _number(text: str, units: dict[str, int]) -> float | None:
     match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?|-?\.\d+)\s*([A-Za-z]*)\s*", text)
     unit = None if match is None else units.get(match[2].lower())
     return None if match is None or unit is None else float(match[1]) * unit
+
+
+def refuse_rows(sort: str | None, details: bool, why: str) -> None:
+    """Raise ``UsageError`` where options on the rows of several videos were given; ``why`` they have no effect."""
+    flag = "--sort" if sort is not None else "--details" if details else None
+    if flag is not None:
+        raise UsageError(f"{flag} has no effect {why}.")

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from numbers import Real
-from typing import Any, NamedTuple, SupportsInt
+from typing import Any, Literal, NamedTuple, SupportsInt, get_args
 
 from evs_cli.errors import UsageError
+
+PruningMethod = Literal["evs", "vidcom2"]
+"""What vLLM's ``--video-pruning-method`` takes. The two differ in the least that they keep: a whole frame, or one token
+of every frame (VidCom2, arXiv 2505.14454)."""
+PRUNING_METHODS: tuple[PruningMethod, ...] = get_args(PruningMethod)
 
 
 class TokenGrid(NamedTuple):
@@ -32,9 +37,9 @@ class TokenGrid(NamedTuple):
         """N, video tokens before pruning."""
         return self.t * self.tokens_per_frame
 
-    def retained_tokens(self, q: float) -> int:
+    def retained_tokens(self, q: float, method: PruningMethod = "evs") -> int:
         """K, video tokens kept at rate q, ``0 <= q < 1``."""
-        return compute_retained_tokens_count(self.tokens_per_frame, self.t, q)
+        return compute_retained_tokens_count(self.tokens_per_frame, self.t, q, method)
 
     def __repr__(self) -> str:
         # Messages and ``PrunedVideo``'s repr show it as the field is documented: (T, h, w).
@@ -112,26 +117,30 @@ def merged_grid(grid_thw: Iterable[SupportsInt], spatial_merge_size: int) -> Tok
     return grid
 
 
-def compute_retained_tokens_count(tokens_per_frame: int, num_frames: int, q: float) -> int:
+def compute_retained_tokens_count(
+    tokens_per_frame: int, num_frames: int, q: float, method: PruningMethod = "evs"
+) -> int:
     """K, the number of tokens kept of a video of ``num_frames * tokens_per_frame``.
 
     ``max(tokens_per_frame, int(N * (1 - q)))`` in Python floats, the peers' rule (SGLang, vLLM, transformers'
     nemotron_h_omni). The float result is the one that counts: 10 frames of 256 at q = 0.8 keep 511, not 512.
+    VidCom2 keeps ``max(num_frames, int(N * (1 - q)))`` (vLLM 0.33, ``multimodal/video_prune/vidcom2.py``).
 
     Args:
         tokens_per_frame: tokens of one frame, ``h * w`` after the spatial merge, at least 1.
         num_frames: frames of the token grid T (tubelets where the family has them), at least 1.
         q: pruning rate, ``0 <= q < 1``.
+        method: what chooses the tokens; it settles the least that is kept.
 
     Raises:
         UsageError: q outside ``[0, 1)`` or an empty grid.
     """
     q = check_pruning_rate(q)
     check_grid(num_frames, 1, tokens_per_frame)
-    return max(tokens_per_frame, int(num_frames * tokens_per_frame * (1 - q)))
+    return max(_least(tokens_per_frame, num_frames, method), int(num_frames * tokens_per_frame * (1 - q)))
 
 
-def exact_retained_tokens_count(tokens_per_frame: int, num_frames: int, q: float) -> int:
+def exact_retained_tokens_count(tokens_per_frame: int, num_frames: int, q: float, method: PruningMethod = "evs") -> int:
     """K as decimal arithmetic has it, where the float rule may be one token off.
 
     Shown beside K where the two differ (at q = 0.8 on about a third of all grids); nothing is sized by it.
@@ -139,7 +148,13 @@ def exact_retained_tokens_count(tokens_per_frame: int, num_frames: int, q: float
     """
     q = check_pruning_rate(q)
     check_grid(num_frames, 1, tokens_per_frame)
-    return max(tokens_per_frame, int(num_frames * tokens_per_frame * (1 - Fraction(repr(q)))))
+    kept = int(num_frames * tokens_per_frame * (1 - Fraction(repr(q))))
+    return max(_least(tokens_per_frame, num_frames, method), kept)
+
+
+def _least(tokens_per_frame: int, num_frames: int, method: PruningMethod) -> int:
+    """Tokens that are kept at any rate: of the first frame all, or one of every frame."""
+    return tokens_per_frame if method == "evs" else num_frames
 
 
 def tokens_per_frame(*, q: float, num_frames: int, frame_num_tokens: int) -> list[int]:

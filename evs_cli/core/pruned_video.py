@@ -118,9 +118,13 @@ class PrunedVideo:
         return int((self.num_tokens_per_frame == 0).sum())
 
     def embedding_norms(self) -> torch.Tensor:
-        """``(K,)`` float32 norms of the main level's rows."""
+        """``(K,)`` norms of the main level's rows, in float32; in float64 where they overflow that."""
+        norms = self._norms(torch.float32)
+        return norms if bool(norms.isfinite().all()) else self._norms(torch.float64)
+
+    def _norms(self, dtype: torch.dtype) -> torch.Tensor:
         # Some rows at a time: a widened copy of all would take as much memory as they, or twice.
-        return torch.cat([rows.float().norm(dim=1) for rows in torch.split(self.embeddings, _NORM_ROWS)])
+        return torch.cat([rows.to(dtype).norm(dim=1) for rows in torch.split(self.embeddings, _NORM_ROWS)])
 
     def model_inputs(self, device: torch.device | str | None = None, *, model: Any = None) -> dict[str, Any]:
         """Keyword arguments for a model's ``forward`` or ``generate``; a batch of one.

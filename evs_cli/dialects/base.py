@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from evs_cli.core.counts import TokenGrid, check_pruning_rate, tokens_per_frame
+from evs_cli.core.counts import PRUNING_METHODS, PruningMethod, TokenGrid, check_pruning_rate, tokens_per_frame
 from evs_cli.errors import RefusedByServerError as RefusedByServerError  # the rules raise it
 from evs_cli.errors import UsageError
 
@@ -59,7 +59,10 @@ class ServerSource:
 LIMIT_OPTIONS = ("max_model_len", "max_num_batched_tokens", "max_decoded_bytes", "max_image_pixels")
 """Fields of ``ServerOptions`` that only say which videos pass: no frame, size or time depends on them."""
 
-NOTED_OPTIONS = ("trusts_requests", "max_videos", "unread", "scoped")
+PRUNING_OPTIONS = ("video_pruning_rate", "video_pruning_method")
+"""Fields of ``ServerOptions`` that settle how many tokens are kept, and no frame, size or time."""
+
+NOTED_OPTIONS = ("trusts_requests", "max_videos", "takes_images", "unread", "scoped")
 """Fields of ``ServerOptions`` that only settle what is said of a plan, or whether there is one."""
 
 
@@ -68,7 +71,7 @@ class ServerOptions:
     """How the server was started, and what a request says of its video.
 
     Raises:
-        UsageError: a rate outside [0, 1), or a length below 1.
+        UsageError: a rate outside [0, 1), a method that is not known, or a length below 1.
     """
 
     media_io: Mapping[str, Any] = field(default_factory=dict)
@@ -85,6 +88,8 @@ class ServerOptions:
     """What a request asks of the sampling: ``fps``, ``num_frames``, ``max_frames``."""
     video_pruning_rate: float | None = None
     """vLLM's ``--video-pruning-rate``; for SGLang and transformers, as if config.json said so."""
+    video_pruning_method: PruningMethod = "evs"
+    """vLLM's ``--video-pruning-method``."""
     max_model_len: int | None = None
     """Longest sequence, the answer included; None is the model's own."""
     max_num_batched_tokens: int | None = None
@@ -94,7 +99,10 @@ class ServerOptions:
     max_image_pixels: int | None = None
     """vLLM's ``VLLM_MAX_IMAGE_PIXELS``; None is its default."""
     max_videos: int | None = None
-    """Videos that one request may hold, of vLLM's ``--limit-mm-per-prompt``; None is as many as fit."""
+    """Videos that one request may hold, of vLLM's ``--limit-mm-per-prompt`` or SGLang's
+    ``--limit-mm-data-per-request``; None is as many as fit."""
+    takes_images: bool = True
+    """Whether vLLM's ``--limit-mm-per-prompt`` leaves room for images: its encoder cache is sized by them too."""
     unread: tuple[str, ...] = ()
     """What of its command line is not counted with, though a prompt or a limit may depend on it."""
     trusts_requests: bool | None = None
@@ -103,6 +111,9 @@ class ServerOptions:
     def __post_init__(self) -> None:
         if self.video_pruning_rate is not None:
             check_pruning_rate(self.video_pruning_rate)
+        if self.video_pruning_method not in PRUNING_METHODS:
+            known = " or ".join(PRUNING_METHODS)
+            raise UsageError(f"Invalid video_pruning_method ({self.video_pruning_method!r}). Expected {known}.")
         for name in LIMIT_OPTIONS:
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -111,7 +122,7 @@ class ServerOptions:
     @property
     def changes_plans(self) -> bool:
         """Whether anything here changes frames, sizes or times."""
-        unchanging = ("video_pruning_rate", *NOTED_OPTIONS, *LIMIT_OPTIONS)
+        unchanging = (*PRUNING_OPTIONS, *NOTED_OPTIONS, *LIMIT_OPTIONS)
         return any(value for name, value in vars(self).items() if name not in unchanging)
 
 
@@ -265,6 +276,8 @@ class PruningRate:
     """In a few words: ``--video-pruning-rate``, ``config.json``, why none."""
     can_prune: bool
     """Whether the server prunes this family at all."""
+    method: PruningMethod = "evs"
+    """What chooses the tokens that are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,6 +334,10 @@ class ServerPlan:
         """N, video tokens before pruning."""
         return self.token_grid_thw.num_tokens
 
+    def retained_tokens(self, q: float) -> int:
+        """K, video tokens kept at rate q."""
+        return self.token_grid_thw.retained_tokens(q, self.pruning.method)
+
     def segments(self, counts: Sequence[int]) -> list[str | int]:
         """The video's part in texts and runs of placeholders, ``counts[t]`` of them for frame t."""
         if not self.frame_end:  # one span: frames are not told apart
@@ -334,7 +351,7 @@ class ServerPlan:
     def client_counts(self, q: float) -> list[int]:
         """The tokens of each frame in the ids that a client sees at rate q; their sum is K."""
         num_frames = self.token_grid_thw.t
-        retained = self.token_grid_thw.retained_tokens(q)
+        retained = self.retained_tokens(q)
         if self.client_split == "first" and q > 0:
             return [retained] + [0] * (num_frames - 1)
         return tokens_per_frame(q=q, num_frames=num_frames, frame_num_tokens=self.tokens_per_frame)

@@ -19,8 +19,8 @@ _LONGEST_SECONDS = 24 * 3600  # a clip that passes at this length passes at any
 
 
 @dataclass(frozen=True)
-class ServerLimit:
-    """One limit of a server, and how much of it a clip uses."""
+class UsedLimit:
+    """One limit of a server, and how much of it a request uses."""
 
     name: str
     """Such as ``context``."""
@@ -28,9 +28,25 @@ class ServerLimit:
     limit: int
     """The most that passes."""
     unit: str
-    """Of both: ``tokens``, ``bytes`` or ``pixels``."""
+    """Of both: ``tokens``, ``bytes``, ``pixels`` or ``videos``."""
     option: str
     """What raises the limit."""
+
+    @property
+    def margin(self) -> int:
+        """What is left; negative where the request does not pass."""
+        return self.limit - self.used
+
+    @property
+    def passes(self) -> bool:
+        """Whether the request passes."""
+        return self.used <= self.limit
+
+
+@dataclass(frozen=True)
+class ServerLimit(UsedLimit):
+    """One limit of a server, how much of it a request of one clip uses, and how long that clip might be."""
+
     longest_seconds: float | None
     """Length of the longest clip of this size, rate and q that passes; None for any length."""
 
@@ -40,16 +56,6 @@ class ServerLimit:
         if self.longest_seconds is None:
             return "any length"
         return f"up to {math.floor(self.longest_seconds * 10) / 10:.1f} s"
-
-    @property
-    def margin(self) -> int:
-        """What is left; negative where the clip does not pass."""
-        return self.limit - self.used
-
-    @property
-    def passes(self) -> bool:
-        """Whether the clip passes."""
-        return self.used <= self.limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,16 +72,21 @@ class PlannedUse:
     """Ids of the sequence that are no video token, where they are known."""
 
     @property
+    def num_videos(self) -> int:
+        """1."""
+        return 1
+
+    @property
     def sequence_length(self) -> int:
         """L at that rate."""
         if self.num_text_ids is not None:
             return self.num_text_ids + sum(self.plan.client_counts(self.q))
-        return self.planner.sequence_length(self.plan, self.q, self.chat)
+        return self.planner.sequence_length([self.plan], self.q, self.chat)
 
     @property
     def cached_tokens(self) -> int:
         """What of the video the encoder cache must hold."""
-        retained = self.plan.token_grid_thw.retained_tokens(self.q)
+        retained = self.plan.retained_tokens(self.q)
         if not self.plan.counts_separators_in_cache(self.q):
             return retained
         return retained + self.planner.inner_separator_tokens(self.plan)
@@ -89,6 +100,55 @@ class PlannedUse:
     def frame_pixels(self) -> int:
         """Of a frame at the source's size."""
         return self.source.height * self.source.width
+
+
+@dataclass(frozen=True, eq=False)
+class RequestUse:
+    """One request with several videos at a rate. vLLM takes its items into the encoder cache one after the other, so
+    the largest alone must fit there; of what it decodes it counts the whole request.
+    """
+
+    videos: tuple[PlannedUse, ...]
+    """Each video as it is planned alone, with the same text around it."""
+
+    @property
+    def planner(self) -> ServedPlanner:
+        """The model under the dialect, one for all."""
+        return self.videos[0].planner
+
+    @property
+    def num_videos(self) -> int:
+        """How many there are."""
+        return len(self.videos)
+
+    @property
+    def sequence_length(self) -> int:
+        """L at that rate: the text once, and every video's part."""
+        first = self.videos[0]
+        return self.planner.sequence_length([video.plan for video in self.videos], first.q, first.chat)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Of the largest video."""
+        return max(video.cached_tokens for video in self.videos)
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Of all videos together."""
+        return sum(video.decoded_bytes for video in self.videos)
+
+    @property
+    def frame_pixels(self) -> int:
+        """Of the largest frame."""
+        return max(video.frame_pixels for video in self.videos)
+
+
+def request_limits(at: RequestUse, *, context_limit: int | None, reserve: int = 0) -> tuple[UsedLimit, ...]:
+    """The limits of one request with several videos; arguments as ``server_limits``."""
+    return tuple(
+        UsedLimit(limit.name, limit.used(at), limit.most, limit.unit, limit.option)
+        for limit in _limits(at, context_limit, reserve)
+    )
 
 
 def server_limits(
@@ -117,22 +177,26 @@ def server_limits(
             limit.option,
             _longest_seconds(at, plan_at, limit) if with_longest else None,
         )
-        for limit in _limits(at.planner, context_limit, reserve)
+        for limit in _limits(at, context_limit, reserve)
     )
 
 
-def first_hit(at: PlannedUse, *, context_limit: int | None, reserve: int = 0) -> str | None:
-    """The name of the first limit that a clip runs into, None where it passes; arguments as ``server_limits``."""
-    limits = _limits(at.planner, context_limit, reserve)
+def first_hit(at: PlannedUse | RequestUse, *, context_limit: int | None, reserve: int = 0) -> str | None:
+    """The name of the first limit that a request runs into, None where it passes; arguments as ``server_limits``."""
+    limits = _limits(at, context_limit, reserve)
     return next((limit.name for limit in limits if limit.used(at) > limit.most), None)
 
 
-def _limits(planner: ServedPlanner, context_limit: int | None, reserve: int) -> Iterator[Limit]:
-    """The longest sequence, which every server limits, then the server's own limits."""
+def _limits(at: PlannedUse | RequestUse, context_limit: int | None, reserve: int) -> Iterator[Limit]:
+    """The longest sequence, which every server limits, the number of several videos, then the server's own limits."""
+    planner = at.planner
     rules, context = planner.rules, planner.options.max_model_len or context_limit
     if context is not None:
         most = context - max(reserve, rules.context_margin)
         yield Limit("context", most, "tokens", rules.context_option, lambda clip: clip.sequence_length)
+    videos = rules.video_limit(planner.model, planner.options) if at.num_videos > 1 else None
+    if videos is not None:
+        yield videos
     yield from rules.limits(planner.model, planner.options, context)
 
 

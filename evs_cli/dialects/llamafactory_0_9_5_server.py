@@ -36,7 +36,7 @@ class LlamaFactory(Server):
 
     def source_of(self, video: VideoInfo, options: ServerOptions, reads: Int64Array | None = None) -> ServerSource:
         """See ``Server.source_of``: the header of the stream."""
-        seen = super().source_of(video, options)
+        seen = super().source_of(video, options, reads)
         return rules.StreamSource(
             **vars(seen),
             stated_frames=video.header_num_frames,

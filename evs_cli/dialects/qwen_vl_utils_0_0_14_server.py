@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 from evs_cli.dialects import qwen_vl_utils_0_0_14 as rules
 from evs_cli.dialects.base import Int64Array, PruningRate, ServedModel, ServerOptions, ServerSource
 from evs_cli.dialects.pixels import message_pixels
-from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest
 from evs_cli.dialects.server import FamilyRules, Server
+from evs_cli.dialects.torchcodec_frames import torchcodec_facts
 from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import UsageError
 from evs_cli.video.info import VideoInfo
@@ -50,9 +51,10 @@ class QwenVlUtils(Server):
         reader = options.video_kwargs.get("FORCE_QWENVL_VIDEO_READER", rules.READERS[0])
         if reader not in rules.READERS:
             raise UsageError(f"Invalid FORCE_QWENVL_VIDEO_READER ({reader!r}). Expected {', '.join(rules.READERS)}.")
-        source = super().source_of(video, options)
-        if reader == "torchcodec" and video.duration_seconds > 0:
-            source = replace(source, average_fps=video.num_frames / video.duration_seconds)
+        source = super().source_of(video, options, reads)
+        if reader == "torchcodec":
+            facts = torchcodec_facts(video)
+            source = replace(source, num_frames=facts.num_frames, average_fps=facts.average_fps)
         return source
 
     def configured(self, options: ServerOptions, asked: Mapping[str, Any]) -> ServerOptions:
@@ -65,12 +67,12 @@ class QwenVlUtils(Server):
         return replace(options, video_kwargs={**options.video_kwargs, **message_pixels(asked)})
 
     def recipe(self, serving: ServingRequest, options: ServerOptions, started: ServerOptions) -> ServerRecipe:
-        """See ``Server.recipe``: the video's part of a message, and what is given beside it."""
+        """See ``Server.recipe``: the part of each video in a message, and what is given beside it."""
         given = options.video_kwargs
         element = {name: value for name, value in given.items() if name in rules.MESSAGE_KEYS}
         beside = {name: value for name, value in given.items() if name not in rules.MESSAGE_KEYS}
-        part = {"type": "video", "video": absolute_path(serving.video).as_uri(), **element}
-        return ServerRecipe(None, {"content": [part], **beside})
+        parts = [{"type": "video", "video": url, **element} for url in serving.urls]
+        return ServerRecipe(None, {"content": parts, **beside})
 
 
 SERVER = QwenVlUtils()

@@ -38,13 +38,23 @@ class ServingRequest:
     """What the server prunes at unless its line says otherwise."""
     context: int | None
     """``max_model_len``; None leaves the model's own."""
-    video: str | None
-    """Path of the file; None of numbers alone."""
+    videos: tuple[str | None, ...]
+    """Path of each file, in the order of the request; None of numbers alone."""
     prompt: str | None
     max_tokens: int | None
     """Length of the answer; None leaves it to the server."""
     system: str | None = None
     """Text of a system message; none where it is empty."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Whole paths of the files."""
+        return tuple(absolute_path(video) for video in self.videos)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """``file://`` and the whole path, of each file."""
+        return tuple(path.as_uri() for path in self.paths)
 
 
 def only_asked(options: ServerOptions, started: ServerOptions) -> ServerOptions:
@@ -54,10 +64,10 @@ def only_asked(options: ServerOptions, started: ServerOptions) -> ServerOptions:
     return ServerOptions(request=options.request, mm_processor=changed)
 
 
-def chat_body(serving: ServingRequest, url: str) -> dict[str, Any]:
-    """The body of a chat completion with one video and a text, behind a system message where there is one."""
+def chat_body(serving: ServingRequest, *urls: str) -> dict[str, Any]:
+    """The body of a chat completion with videos and a text, behind a system message where there is one."""
     content = [
-        {"type": "video_url", "video_url": {"url": url}},
+        *({"type": "video_url", "video_url": {"url": url}} for url in urls),
         {"type": "text", "text": serving.prompt or DEFAULT_PROMPT},
     ]
     messages: list[dict[str, Any]] = [{"role": "system", "content": serving.system}] if serving.system else []
@@ -78,6 +88,8 @@ def evs_flags(dialect: str, options: ServerOptions) -> list[str]:
         if value is None:  # no rate beside a number
             continue
         flags += ["--" + name.replace("_", "-"), f"{value:.15g}" if isinstance(value, float) else str(value)]
+    if options.video_pruning_method != "evs":
+        flags += ["--video-pruning-method", options.video_pruning_method]
     if options.media_io:
         flags += ["--media-io-kwargs", json_text({"video": options.media_io})]
     if options.mm_processor:

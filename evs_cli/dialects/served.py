@@ -18,8 +18,9 @@ from evs_cli.core.placeholders import IntArray
 from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import Int64Array, PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
+from evs_cli.dialects.pixels import check_options
 from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
-from evs_cli.encoders.base import PIXEL_OPTIONS, Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
+from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.segments import Segment, joined
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
@@ -147,7 +148,7 @@ class ServedPlanner:
         check_options(self.encoder, self.dialect, options)
         if self.options.max_videos == 0:
             raise RefusedByServerError(
-                "a server that was started with --limit-mm-per-prompt '{\"video\": 0}' takes no video."
+                f"a server that was started with {self.rules.videos_option} '{{\"video\": 0}}' takes no video."
             )
         return self.family.plan(source, self.model, self.server_options(sampling, options))
 
@@ -174,6 +175,7 @@ class ServedPlanner:
             loader_size=server.resizes[0] if len(server.resizes) > 1 or server.loader_interpolation else None,
             loader_interpolation=server.loader_interpolation,
         )
+        encode = replace(encode, pruning_method=server.pruning.method)
         dialect_notes = () if self.dialect.note is None else (self.dialect.note,)
         unread = [f"{name} of the server's command line is not counted with" for name in self.options.unread]
         option_notes = (*unread, *self.rules.option_notes(self.options))
@@ -211,20 +213,35 @@ class ServedPlanner:
             chat: the user's text and a system message; no text for the video's part alone.
             placeholder: text of the token to repeat; None takes the plan's.
         """
-        text, segments = self._segments(server, counts, chat)
-        return self.encoder.sequence_ids(text, segments, placeholder or server.placeholder)
+        return self.request_sequence([server], [counts], chat, placeholder=placeholder)
 
-    def _segments(self, server: ServerPlan, counts: Sequence[int], chat: EncodeOptions) -> tuple[str, list[Segment]]:
+    def request_sequence(
+        self,
+        servers: Sequence[ServerPlan],
+        counts: Sequence[Sequence[int]],
+        chat: EncodeOptions,
+        *,
+        placeholder: str | None = None,
+    ) -> IntArray:
+        """As ``sequence``, of one request with several videos: a plan and counts of each."""
+        text, segments = self._segments(servers, counts, chat)
+        return self.encoder.sequence_ids(text, segments, placeholder or servers[0].placeholder)
+
+    def _segments(
+        self, servers: Sequence[ServerPlan], counts: Sequence[Sequence[int]], chat: EncodeOptions
+    ) -> tuple[str, list[Segment]]:
         """The prompt before expansion, and the segments that it is tokenized in."""
-        text = self.encoder.prompt_text(chat)
-        before, after = text.split(self.encoder.video_markup, 1)
-        segments: list[Segment] = [before, *server.segments(counts), after]
-        return text, segments if server.tokenises_pieces else joined(segments)
+        text = self.encoder.prompt_text(chat, len(servers))
+        before, *behind = text.split(self.encoder.video_markup)
+        segments: list[Segment] = [before]
+        for each, its_counts, after in zip(servers, counts, behind, strict=True):
+            segments += [*each.segments(its_counts), after]
+        return text, segments if servers[0].tokenises_pieces else joined(segments)
 
-    def sequence_length(self, server: ServerPlan, q: float, chat: EncodeOptions) -> int:
-        """L at rate q; no placeholder is written out for it."""
-        text, segments = self._segments(server, [0] * server.token_grid_thw.t, chat)
-        return self.encoder.num_text_ids(text, segments) + sum(server.client_counts(q))
+    def sequence_length(self, servers: Sequence[ServerPlan], q: float, chat: EncodeOptions) -> int:
+        """L of a request at rate q; no placeholder is written out for it."""
+        text, segments = self._segments(servers, [[0] * server.token_grid_thw.t for server in servers], chat)
+        return self.encoder.num_text_ids(text, segments) + sum(sum(each.client_counts(q)) for each in servers)
 
     def inner_separator_tokens(self, server: ServerPlan) -> int:
         """Ids between the video's outer markers that are no video token."""
@@ -258,26 +275,6 @@ class ServedPlanner:
             f"{self.dialect.name} fails when it prunes a video with {len(before)} ids before it: more than the "
             f"{len(first_time)} of its first time must stand there, such as a system message (--system)"
         )
-
-
-def check_options(encoder: VideoEncoder, dialect: Dialect, options: EncodeOptions) -> None:
-    """Raise ``UsageError`` for an option that the family, or the dialect, has no use for."""
-    if dialect.is_evs:
-        pass
-    elif dialect.rules.bounds_any_pixels:
-        if options.cap_pixels_per_frame is not None:
-            raise UsageError(
-                f"--cap-pixels-per-frame has no effect on {dialect.name}: its own limits settle the size. Expected "
-                "--frame-max-pixels."
-            )
-        if "frame_max_pixels" in encoder.supported_options or "video_max_pixels" in encoder.supported_options:
-            options = replace(options, **dict.fromkeys(PIXEL_OPTIONS))
-    elif options.video_max_pixels is not None and "frame_max_pixels" in encoder.supported_options:
-        raise UsageError(
-            f"--video-max-pixels has no effect on {encoder.source.name} under {dialect.name}: the processor bounds "
-            "each frame. Expected --frame-max-pixels, or --dialect evs or qwen-vl-utils."
-        )
-    encoder.check_options(options)
 
 
 def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:

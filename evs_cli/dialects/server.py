@@ -6,10 +6,11 @@ here are what transformers does without any server, so a server states only wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects.base import (
     Int64Array,
     NemotronModel,
@@ -44,7 +45,11 @@ class FamilyRules:
 
 
 class ClipUse(Protocol):
-    """How much of what a server limits one clip uses."""
+    """How much of what a server limits one request uses, of one clip or of several."""
+
+    @property
+    def num_videos(self) -> int:
+        """Clips of the request."""
 
     @property
     def sequence_length(self) -> int:
@@ -52,7 +57,7 @@ class ClipUse(Protocol):
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of the video that the encoder cache must hold."""
+        """Tokens that the encoder cache must hold at once: of the largest clip, as each has its own entry."""
 
     @property
     def decoded_bytes(self) -> int:
@@ -71,12 +76,19 @@ class Limit:
     """Such as ``context``."""
     most: int
     unit: str
-    """``tokens``, ``bytes`` or ``pixels``."""
+    """``tokens``, ``bytes``, ``pixels`` or ``videos``."""
     option: str
     """The option or environment variable that raises it."""
     used: Callable[[ClipUse], int]
     grows: bool = True
     """Whether a longer clip uses more."""
+
+
+def videos_limit(option: str | None, most: int | None) -> Limit | None:
+    """The limit of videos in one request; None where there is no such number or option."""
+    if option is None or most is None:
+        return None
+    return Limit("number of videos", most, "videos", option, lambda use: use.num_videos)
 
 
 class Server(Protocol):
@@ -94,6 +106,8 @@ class Server(Protocol):
     """What raises the longest sequence."""
     context_margin: ClassVar[int] = 1
     """Ids of the context that no prompt gets: one for the answer."""
+    videos_option: ClassVar[str | None] = None
+    """The option that bounds the videos of one request; None where it has none."""
     owner: ClassVar[str | None] = None
     """What it calls itself as the owner of its models in ``/v1/models``; None where it gives no name of its own."""
     version_path: ClassVar[str | None] = None
@@ -149,6 +163,15 @@ class Server(Protocol):
         """Whether it fails where no more ids stand before a video than its first time has, when it prunes at q."""
         return False
 
+    def together_fault(self, model: ServedModel, grids: Sequence[TokenGrid]) -> str | None:
+        """Why it fails on videos of these grids in one request; None where it takes them.
+
+        Transformers' ``NemotronHOmniVideoProcessor`` stacks the videos of one call.
+        """
+        if isinstance(model, NemotronModel) and len(set(grids)) > 1:
+            return "takes videos in one call only where they have one number of frames and one size"
+        return None
+
     def with_pixels(self, options: ServerOptions, asked: EncodeOptions, model: ServedModel) -> ServerOptions:
         """The options with the pixel limits asked for: both kinds are the edges of the processor's ``size``."""
         return replace(options, mm_processor=with_pixels(options.mm_processor, processor_pixels(asked), model))
@@ -166,6 +189,10 @@ class Server(Protocol):
     def limits(self, model: ServedModel, options: ServerOptions, context: int | None) -> Iterator[Limit]:
         """Its limits besides the longest sequence, which is ``context``; None is not known."""
         yield from ()
+
+    def video_limit(self, model: ServedModel, options: ServerOptions) -> Limit | None:
+        """How many videos one request may hold; None where only the longest sequence bounds them."""
+        return videos_limit(self.videos_option, options.max_videos)
 
     def extra_body(self, options: ServerOptions) -> dict[str, Any]:
         """What of sampling and size a request says beside its messages."""

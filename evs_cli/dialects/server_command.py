@@ -13,6 +13,8 @@ from typing import Any
 
 from evs_cli.dialects import EVS_DIALECT, Dialect, parse_dialect, parse_dialects
 from evs_cli.dialects.base import ServerOptions
+from evs_cli.dialects.prompt_limits import OPTIONS as LIMITS
+from evs_cli.dialects.prompt_limits import prompt_limits
 from evs_cli.dialects.server_options import flag_of, json_object, parse_server_options
 from evs_cli.errors import UsageError
 
@@ -20,11 +22,12 @@ _FLAGS = (
     "trust-remote-code",
     "trust-request-mm-kwargs",
     "enforce-eager",
+    "language-model-only",
     "enable-prefix-caching",
     "no-enable-prefix-caching",
 )
 """Options without a value that people put in front of a model."""
-_JSON_OPTIONS = ("media-io-kwargs", "mm-processor-kwargs", "mm-process-config", "limit-mm-per-prompt")
+_JSON_OPTIONS = ("media-io-kwargs", "mm-processor-kwargs", "mm-process-config", *LIMITS)
 
 
 _UNREAD = frozenset(("chat-template", "hf-overrides", "tokenizer", "revision", "skip-mm-profiling", "mm-encoder-only"))
@@ -54,6 +57,7 @@ class ServerRequest:
     mm_process_config: str | None = None
     video_kwargs: str | None = None
     video_pruning_rate: float | str | None = None
+    video_pruning_method: str | None = None
     max_model_len: int | str | None = None
     max_num_batched_tokens: int | str | None = None
 
@@ -119,24 +123,26 @@ def parse_server_command(command: str) -> ServerCommand:
             "'python -m sglang.launch_server …'."
         )
     given = dict(_options_of(rest))
-    unread = [f"--{name}" for name in given if name in _UNREAD]
+    unread: list[str] = []
     if "config" in given:
         read = _config_file(given["config"])
         unread += ["--config, a file that is not here or holds no options"] if read is None else []
         given = {**(read or {}), **given}  # as vLLM does, the line's own options win
+    unread += [f"--{name}" for name in given if name in _UNREAD]
     names = {
         "media-io-kwargs": "media_io_kwargs",
         "mm-processor-kwargs": "mm_processor_kwargs",
         "mm-process-config": "mm_process_config",
         "video-pruning-rate": "video_pruning_rate",
+        "video-pruning-method": "video_pruning_method",
         "max-model-len": "max_model_len",
         "context-length": "max_model_len",
         "max-num-batched-tokens": "max_num_batched_tokens",
     }
-    if given.get("video-pruning-method", "evs") != "evs":
+    if "video-retention-ratio" in given:  # of VidCom2's first draft; no release takes it
         raise UsageError(
-            f"Invalid --video-pruning-method {given['video-pruning-method']!r} of --server-cmd. Expected evs, the rule "
-            "that is counted here."
+            "vLLM has no --video-retention-ratio, and would not start. Expected --video-pruning-rate, the share that "
+            "is dropped, with --video-pruning-method vidcom2."
         )
     options: dict[str, Any] = {names[name]: value for name, value in given.items() if name in names}
     environment = dict(word.split("=", 1) for word in words if re.fullmatch(r"[A-Z][A-Z0-9_]*=.*", word))
@@ -145,8 +151,9 @@ def parse_server_command(command: str) -> ServerCommand:
     trust = dialect.rules.trust_option
     if trust is not None:
         options["trusts_requests"] = trust.removeprefix("--") in given
-    if "limit-mm-per-prompt" in given:
-        options["max_videos"] = _most_videos(given["limit-mm-per-prompt"])
+    limits = prompt_limits(given)
+    options |= {"max_videos": limits.max_videos, "takes_images": limits.takes_images}
+    unread += limits.unread
     if "VLLM_VIDEO_LOADER_BACKEND" in environment:
         unread.append("VLLM_VIDEO_LOADER_BACKEND")
     options["unread"] = tuple(unread)
@@ -172,22 +179,6 @@ def _config_file(path: str) -> dict[str, str] | None:
         for name, value in content.items()
         if value is not False
     }
-
-
-def _most_videos(text: str) -> int | None:
-    """Videos that a request may hold, of ``{"video": 2}``, ``{"video": {"count": 2}}`` or the older ``video=2``.
-
-    Raises:
-        UsageError: none of these.
-    """
-    if not text.startswith("{"):
-        pairs = dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
-        text = json.dumps({name: json.loads(count) if count.isdigit() else count for name, count in pairs.items()})
-    video = json_object("limit_mm_per_prompt", text).get("video")
-    count = video.get("count", 1) if isinstance(video, dict) else video
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
-        raise UsageError(f'Invalid --limit-mm-per-prompt {text!r}. Expected a number of videos, as in {{"video": 1}}.')
-    return count
 
 
 def _options_of(words: list[str]) -> Iterator[tuple[str, str]]:

@@ -6,13 +6,17 @@ import json
 import re
 from typing import Any
 
+from evs_cli.core.counts import PRUNING_METHODS, PruningMethod
 from evs_cli.dialects import ALL, Dialect
 from evs_cli.dialects.base import ServerOptions
 from evs_cli.errors import UsageError
 
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 """Of vLLM's numbers."""
-_OWNED = ("media_io_kwargs", "mm_processor_kwargs", "mm_process_config", "video_kwargs", "max_num_batched_tokens")
+_OWNED = (
+    *("media_io_kwargs", "mm_processor_kwargs", "mm_process_config", "video_kwargs", "max_num_batched_tokens"),
+    "video_pruning_method",
+)
 """Options that not every server has."""
 
 
@@ -24,10 +28,12 @@ def parse_server_options(
     mm_process_config: str | None = None,
     video_kwargs: str | None = None,
     video_pruning_rate: float | str | None = None,
+    video_pruning_method: str | None = None,
     max_model_len: int | str | None = None,
     max_num_batched_tokens: int | str | None = None,
     trusts_requests: bool | None = None,
     max_videos: int | None = None,
+    takes_images: bool = True,
     unread: tuple[str, ...] = (),
     max_decoded_bytes: int | str | None = None,
     max_image_pixels: int | str | None = None,
@@ -42,10 +48,12 @@ def parse_server_options(
         mm_process_config: SGLang's JSON.
         video_kwargs: JSON of what qwen-vl-utils, or a trainer, is told of a video.
         video_pruning_rate: share of the video tokens to drop.
+        video_pruning_method: vLLM's, which chooses them.
         max_model_len: longest sequence.
         max_num_batched_tokens: vLLM's.
         trusts_requests: whether vLLM was started with ``--trust-request-mm-kwargs``; None where that is not known.
-        max_videos: videos that vLLM takes in one request.
+        max_videos: videos that the server takes in one request.
+        takes_images: whether vLLM takes any image in one.
         unread: of a command line, what is not counted with.
         max_decoded_bytes: vLLM's, of its environment.
         max_image_pixels: the same.
@@ -55,7 +63,8 @@ def parse_server_options(
         UsageError: JSON that is none, a value outside its range, or an option of another server.
     """
     own = frozenset() if dialect.is_evs else dialect.rules.own_options
-    given = (media_io_kwargs, mm_processor_kwargs, mm_process_config, video_kwargs, max_num_batched_tokens)
+    jsons = (media_io_kwargs, mm_processor_kwargs, mm_process_config, video_kwargs)
+    given = (*jsons, max_num_batched_tokens, video_pruning_method)
     for name, value in zip(_OWNED, given, strict=True):
         if value is not None and name not in own and not is_one_of_all:
             owner = _owner(name)
@@ -64,6 +73,7 @@ def parse_server_options(
     return ServerOptions(
         trusts_requests=trusts_requests,
         max_videos=max_videos,
+        takes_images=takes_images,
         unread=unread,
         max_decoded_bytes=_length("max_decoded_bytes", max_decoded_bytes),
         max_image_pixels=_length("max_image_pixels", max_image_pixels),
@@ -73,6 +83,7 @@ def parse_server_options(
         mm_process=_video_part("mm_process_config", mm_process_config if "mm_process_config" in own else None),
         video_kwargs=_video_arguments(video_kwargs if "video_kwargs" in own else None),
         video_pruning_rate=None if video_pruning_rate is None else _rate(video_pruning_rate),
+        video_pruning_method=_method(video_pruning_method if "video_pruning_method" in own else None),
         max_model_len=_length("max_model_len", max_model_len),
         max_num_batched_tokens=_length(
             "max_num_batched_tokens", max_num_batched_tokens if "max_num_batched_tokens" in own else None
@@ -188,6 +199,16 @@ def _rate(value: float | str) -> float:
         return float(value)
     except ValueError as error:
         raise UsageError(f"Invalid video_pruning_rate ({value!r}). Expected 0 <= q < 1.") from error
+
+
+def _method(value: str | None) -> PruningMethod:
+    if value is None:
+        return "evs"
+    if value not in PRUNING_METHODS:
+        raise UsageError(
+            f"Invalid --video-pruning-method {value!r}. Expected {' or '.join(PRUNING_METHODS)}, as vLLM 0.33 takes."
+        )
+    return value
 
 
 def _length(name: str, value: int | str | None) -> int | None:

@@ -203,12 +203,26 @@ def processor_arguments(model: QwenModel, options: ServerOptions) -> dict[str, A
 
 
 def pruning(model: ServedModel, options: ServerOptions) -> PruningRate:
-    """q is the command line's alone; it does nothing to families other than Qwen-VL and Nemotron."""
+    """q is the command line's alone; it does nothing to families other than Qwen-VL and Nemotron.
+
+    Raises:
+        RefusedByServerError: a rate by a method that the family does not have: the server does not start.
+    """
     if not isinstance(model, (QwenModel, NemotronModel)):
         return PruningRate(0.0, "vLLM does not prune this family", can_prune=False)
+    q, method = options.video_pruning_rate or 0.0, options.video_pruning_method
+    if method == "vidcom2" and not (isinstance(model, QwenModel) and model.tells_times):
+        if q > 0:
+            raise RefusedByServerError(
+                f"vLLM does not start with --video-pruning-method {method} for this family: Qwen3-VL and Qwen3.5 alone "
+                "have it.",
+                hint="Leave the option out: the method is then evs.",
+            )
+        return PruningRate(0.0, f"vLLM does not prune this family by {method}", can_prune=False)
     if options.video_pruning_rate is None:
-        return PruningRate(0.0, "no --video-pruning-rate", can_prune=True)
-    return PruningRate(options.video_pruning_rate, "--video-pruning-rate", can_prune=True)
+        return PruningRate(0.0, "no --video-pruning-rate", can_prune=True, method=method)
+    source = "--video-pruning-rate" if method == "evs" else f"--video-pruning-rate, by {method}"
+    return PruningRate(q, source, can_prune=True, method=method)
 
 
 def uniform_rule(fps: float, asked: int) -> str:

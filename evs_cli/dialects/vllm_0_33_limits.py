@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from evs_cli.dialects.base import QwenModel, ServedModel, ServerOptions
-from evs_cli.dialects.server import Limit
+from evs_cli.dialects.base import GlmModel, QwenModel, ServedModel, ServerOptions
+from evs_cli.dialects.server import Limit, videos_limit
+from evs_cli.dialects.vllm_0_33_glm import ARCHITECTURES
 from evs_cli.dialects.vllm_0_33_profile import profiled_item_tokens
 
 MAX_DECODED_BYTES = 715_827_880
 MAX_IMAGE_PIXELS = 178_956_970
+VIDEOS_OPTION = "--limit-mm-per-prompt"
+MAX_VIDEOS = 999
+"""Of ``--limit-mm-per-prompt`` where it is not given."""
 MAX_NUM_BATCHED_TOKENS = 8192
 """Default of a server on a GPU of 70 to 160 GB; 2,048 on a smaller one."""
 DECODED_BYTES_VARIABLE = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES"
@@ -39,8 +43,16 @@ def limits_of(model: ServedModel, options: ServerOptions, context: int | None) -
 def encoder_cache(model: ServedModel, options: ServerOptions, context: int) -> Limit:
     """Tokens of one video: what a batch holds, or the largest item that the server expects."""
     batched = options.max_num_batched_tokens or MAX_NUM_BATCHED_TOKENS
-    most = max(batched, profiled_item_tokens(_profiled(model, options), context))
+    item = profiled_item_tokens(_profiled(model, options), context, takes_images=options.takes_images)
+    most = max(batched, item)
     return Limit("encoder cache", most, "tokens", "--max-num-batched-tokens", lambda clip: clip.cached_tokens)
+
+
+def videos(model: ServedModel, options: ServerOptions) -> Limit | None:
+    """Videos of one request: what the server was started with, and what its model takes."""
+    if isinstance(model, GlmModel) and model.architecture in ARCHITECTURES:
+        return videos_limit("the model's own", 1)
+    return videos_limit(VIDEOS_OPTION, MAX_VIDEOS if options.max_videos is None else options.max_videos)
 
 
 def decoded_bytes(options: ServerOptions) -> Limit:

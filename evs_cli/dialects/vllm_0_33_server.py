@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.dialects import vllm_0_33 as vllm
 from evs_cli.dialects import vllm_0_33_glm as glm
 from evs_cli.dialects import vllm_0_33_internvl as internvl
@@ -23,7 +25,7 @@ from evs_cli.dialects.base import (
     ServerSource,
 )
 from evs_cli.dialects.opencv_frames import opencv_num_frames, opencv_reads
-from evs_cli.dialects.requests import ServerRecipe, ServingRequest, absolute_path, chat_body, json_text, only_asked
+from evs_cli.dialects.requests import ServerRecipe, ServingRequest, chat_body, json_text, only_asked
 from evs_cli.dialects.server import FamilyRules, Limit, Server
 from evs_cli.dialects.torchcodec_frames import torchcodec_facts
 from evs_cli.dialects.vllm_0_33_notes import option_notes
@@ -40,9 +42,12 @@ class Vllm(Server):
         "glm": FamilyRules(glm.glm, glm.glm_frames),
         "internvl": FamilyRules(internvl.internvl, internvl.internvl_frames),
     }
-    own_options = frozenset(("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens"))
+    own_options = frozenset(
+        ("media_io_kwargs", "mm_processor_kwargs", "max_num_batched_tokens", "video_pruning_method")
+    )
     limit_variables = limits.VARIABLES
     context_option = "--max-model-len"
+    videos_option = limits.VIDEOS_OPTION
     trust_option = "--trust-request-mm-kwargs"
     owner = "vllm"
     version_path = "/version"
@@ -99,6 +104,14 @@ class Vllm(Server):
         """See ``Server.limits``."""
         return limits.limits_of(model, options, context)
 
+    def together_fault(self, model: ServedModel, grids: Sequence[TokenGrid]) -> str | None:
+        """See ``Server.together_fault``: it processes each video alone."""
+        return None
+
+    def video_limit(self, model: ServedModel, options: ServerOptions) -> Limit | None:
+        """See ``Server.video_limit``."""
+        return limits.videos(model, options)
+
     def extra_body(self, options: ServerOptions) -> dict[str, Any]:
         """See ``Server.extra_body``."""
         body: dict[str, Any] = {}
@@ -112,7 +125,7 @@ class Vllm(Server):
         """See ``Server.recipe``."""
         said = self.extra_body(only_asked(options, started))
         line = _line(serving, started, is_trusting=bool(said or started.trusts_requests))
-        return ServerRecipe(line, {**chat_body(serving, absolute_path(serving.video).as_uri()), **said})
+        return ServerRecipe(line, {**chat_body(serving, *serving.urls), **said})
 
 
 SERVER = Vllm()
@@ -127,10 +140,16 @@ def _line(serving: ServingRequest, options: ServerOptions, *, is_trusting: bool)
     words = [f"{variable}={value}" for variable, value in changed.items() if value is not None]
     words += ["vllm", "serve", serving.model]
     words += ["--video-pruning-rate", f"{serving.q:g}"] if serving.q > 0 else []
+    if options.video_pruning_method != "evs":
+        words += ["--video-pruning-method", options.video_pruning_method]
     words += [] if serving.context is None else ["--max-model-len", str(serving.context)]
     if options.max_num_batched_tokens is not None:
         words += ["--max-num-batched-tokens", str(options.max_num_batched_tokens)]
+    per_prompt = {"video": options.max_videos, **({} if options.takes_images else {"image": 0})}
+    per_prompt = {kind: most for kind, most in per_prompt.items() if most is not None}
+    words += [limits.VIDEOS_OPTION, json_text(per_prompt)] if per_prompt else []
     words += ["--media-io-kwargs", json_text({"video": options.media_io})] if options.media_io else []
     words += ["--mm-processor-kwargs", json_text(options.mm_processor)] if options.mm_processor else []
     words += ["--trust-request-mm-kwargs"] if is_trusting else []
-    return shlex.join([*words, "--allowed-local-media-path", str(absolute_path(serving.video).parent)])
+    folder = os.path.commonpath([path.parent for path in serving.paths])
+    return shlex.join([*words, "--allowed-local-media-path", folder])

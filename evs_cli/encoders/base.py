@@ -8,14 +8,14 @@ no rate. Importing this module imports no torch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from evs_cli.core.counts import TokenGrid
+from evs_cli.core.counts import PruningMethod, TokenGrid
 from evs_cli.core.pixel_region import WHOLE_FRAME, PixelRegion
 from evs_cli.core.placeholders import SequenceLayout
 from evs_cli.encoders.source import ModelSource
@@ -142,6 +142,8 @@ class EncodePlan:
     """What was passed to the processor beside its own configuration; recorded in the artifact."""
     notes: tuple[str, ...] = ()
     """Sentences for the user: what bound, what was repeated."""
+    pruning_method: PruningMethod = "evs"
+    """By whose count K is settled; another than ``evs`` is planned and never run."""
 
     @property
     def frame_pts_seconds(self) -> FloatArray:
@@ -166,7 +168,7 @@ class EncodePlan:
 
     def retained_tokens(self, q: float) -> int:
         """K, video tokens kept at rate q."""
-        return self.token_grid_thw.retained_tokens(q)
+        return self.token_grid_thw.retained_tokens(q, self.pruning_method)
 
     def sequence_length(self, q: float = 0.0) -> int:
         """Length of ``input_ids`` at rate q."""
@@ -281,6 +283,19 @@ class VideoEncoder(ABC):
     def outer_tokens(self) -> int:
         """Ids of the markers around a whole video; not those of its frames."""
         return 0
+
+    def text_tokens(self, options: EncodeOptions, num_videos: int = 1) -> int:
+        """Ids around the parts of so many videos of one prompt; 0 where the parts stand alone."""
+        return 0
+
+    def request_length(self, parts: Sequence[Sequence[int]], options: EncodeOptions) -> int:
+        """Ids of one prompt with several videos.
+
+        Args:
+            parts: ids of each video's part, as it stands alone.
+            options: the user's text.
+        """
+        return sum(map(len, parts))
 
     def check_options(self, options: EncodeOptions) -> None:
         """Raise ``UsageError`` for an option this family has no use for."""

@@ -45,6 +45,10 @@ class EstimatedTokenizer:
         texts = {token_id: text for text, token_id in self.special_ids.items()}
         return [texts.get(each) for each in ids]
 
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        """Nothing: the ids do not tell the text that they stand for."""
+        return ""
+
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = []
         for part in re.split(f"({'|'.join(map(re.escape, self.special_ids))})", text):

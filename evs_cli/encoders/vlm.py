@@ -110,10 +110,10 @@ class VisionLanguageEncoder(VideoEncoder):
         self.check_options(options)
         return self._expand(clip, options, frame_size)
 
-    def prompt_text(self, options: EncodeOptions) -> str:
-        """The text before expansion: the chat prompt around the video's markup, or the markup alone."""
+    def prompt_text(self, options: EncodeOptions, num_videos: int = 1) -> str:
+        """The text before expansion: the chat prompt around the videos' markup, or the markup alone."""
         if options.prompt is None:
-            return self.video_markup
+            return self.video_markup * num_videos
         for token in {self.placeholder_token, self.plan_processor.video_token, self.plan_processor.image_token}:
             named = {"prompt": options.prompt, "system": options.system or ""}
             if holder := next((name for name, text in named.items() if token in text), None):
@@ -126,10 +126,11 @@ class VisionLanguageEncoder(VideoEncoder):
                 f"cannot build a prompt for {self.source.name}: it has no chat template.",
                 hint="Leave out --prompt; the sequence is then the video's part alone.",
             )
-        text = self._chat_text(options.prompt, options.system)
+        text = self._chat_text(options.prompt, options.system, num_videos)
+        num_written = text.count(self.plan_processor.video_token)
         faults = {
-            "leaves the video out": self.plan_processor.video_token not in text,
-            "writes the video more than once": text.count(self.plan_processor.video_token) > 1,
+            "leaves the video out": num_written < num_videos,
+            "writes the video more than once": num_written > num_videos,
             "leaves the prompt out": options.prompt.strip() not in text,
             "leaves the system message out": (options.system or "").strip() not in text,
         }
@@ -148,7 +149,7 @@ class VisionLanguageEncoder(VideoEncoder):
         to the video's part alone, which is a piece of a sequence.
         """
         start = self.plan_processor.tokenizer.bos_token
-        is_piece = text == self.video_markup
+        is_piece = not text.replace(self.video_markup, "")
         has_start = start is not None and text.startswith(start)
         return {"add_special_tokens": False} if is_piece or has_start else {}
 
@@ -172,12 +173,34 @@ class VisionLanguageEncoder(VideoEncoder):
             )
         return [known[text] if text else [] for text in texts]
 
-    def _chat_text(self, prompt: str, system: str | None) -> str:
-        """The chat template's text for a video and a prompt, behind a system message where there is one."""
+    def text_tokens(self, options: EncodeOptions, num_videos: int = 1) -> int:
+        """See ``VideoEncoder.text_tokens``."""
+        if options.prompt is None:
+            return 0
+        text = self.prompt_text(options, num_videos)
+        ids = self.plan_processor.tokenizer(text, **self.tokenizer_arguments(text))["input_ids"]
+        (markup,) = self.text_ids([self.video_markup])
+        return len(ids) - num_videos * len(markup)
+
+    def request_length(self, parts: Sequence[Sequence[int]], options: EncodeOptions) -> int:
+        """See ``VideoEncoder.request_length``: the parts are put into the text, which is tokenized as one."""
+        tokenizer = self.plan_processor.tokenizer
+        texts = [tokenizer.decode(ids, clean_up_tokenization_spaces=False) for ids in parts]
+        again = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        if [list(ids) for ids in parts] != again:  # a tokenizer whose text does not say its ids
+            return self.text_tokens(options, len(parts)) + super().request_length(parts, options)
+        text = self.prompt_text(options, len(parts))
+        before, *behind = text.split(self.video_markup)
+        whole = before + "".join(part + after for part, after in zip(texts, behind, strict=True))
+        return len(tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"])
+
+    def _chat_text(self, prompt: str, system: str | None, num_videos: int) -> str:
+        """The chat template's text for videos and a prompt, behind a system message where there is one."""
         from jinja2 import TemplateError
 
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-        messages.append({"role": "user", "content": [{"type": "video"}, {"type": "text", "text": prompt}]})
+        videos = [{"type": "video"}] * num_videos
+        messages.append({"role": "user", "content": [*videos, {"type": "text", "text": prompt}]})
         try:
             text: str = self.plan_processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except (TemplateError, TypeError) as error:

@@ -75,6 +75,10 @@ def read_vision_tensors(source: ModelSource) -> tuple[dict[str, torch.Tensor], W
         raise ValueError(f"{_INDEX} has no weight_map")
     names: dict[str, list[str]] = defaultdict(list)
     for name, shard in weight_map.items():
+        if (
+            not isinstance(shard, str) or shard in ("", "..") or Path(shard).name != shard
+        ):  # "../../x" would be read of another folder
+            raise ValueError(f"{_INDEX} names {str(shard)[:80]!r} as the file of a tensor, which is no file's name")
         if is_vision_tensor(name):
             names[shard].append(name)
     tensors = {}

@@ -1,7 +1,8 @@
-"""The file evs writes: a pruned video as ``.pt`` or ``.safetensors``, schema 1.
+"""The file evs writes: a pruned video as ``.pt`` or ``.safetensors``, schema 2.
 
 In: a ``PrunedVideo``. Out: a file that holds tensors and plain values alone, so that ``torch.load`` opens it with
-``weights_only=True``; and back, with every count checked against the mask. The same video gives the same bytes.
+``weights_only=True``; and back, with every count checked against the mask, and every tensor against its checksum. The
+same video gives the same bytes.
 """
 
 from __future__ import annotations
@@ -9,27 +10,30 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from evs_cli.errors import ArtifactError
 from evs_cli.files.artifact_checks import check_pruned_video
+from evs_cli.files.artifact_checksums import INPUT_PREFIX, LEVEL_PREFIX, split_tensors, with_checksums
 from evs_cli.files.kinds import ENCODING_KIND, METADATA_KEY
 from evs_cli.files.output_file import check_output_file, replacing
+from evs_cli.files.record_checks import describe
+from evs_cli.files.untrusted_record import check_archive
 
 if TYPE_CHECKING:
-    import torch
-
     from evs_cli.core.pruned_video import PrunedVideo
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+UNCHECKED_SCHEMA = 1
+"""Of files from before checksums; they are read, with a note."""
 SUFFIXES = (".pt", ".safetensors")
 _DTYPE_ORDER = ("I64", "F64", "F32", "I32", "BF16", "F16", "BOOL")
 """The order safetensors' own library puts tensors in a file: the widest first, so that each begins at a multiple of its
 item size."""
-_LEVEL_PREFIX, _INPUT_PREFIX = "deepstack_embeddings.", "token_inputs."
 
 
 def check_output_path(path: Path, *, overwrite: bool) -> None:
@@ -48,7 +52,7 @@ def to_record(pruned: PrunedVideo) -> dict[str, Any]:
     record: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     for field in fields(pruned):
         record[field.name] = _plain(getattr(pruned, field.name), storages)
-    return record
+    return with_checksums(record)
 
 
 def save(pruned: PrunedVideo, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
@@ -70,13 +74,22 @@ def save(pruned: PrunedVideo, path: str | os.PathLike[str], *, overwrite: bool =
     check_output_path(target, overwrite=overwrite)
     record = to_record(pruned)
     write = _write_pt if target.suffix == ".pt" else _write_safetensors
-    with replacing(target) as file:
+    with replacing(target, overwrite=overwrite) as file:
         write(record, file)
     return target.stat().st_size
 
 
-def load(path: str | os.PathLike[str]) -> PrunedVideo:
-    """Read a pruned video back and check it: shapes, counts, and the sequence's spans against the mask.
+def warn_of(note: str) -> None:
+    """Tell a library's user something worth knowing."""
+    warnings.warn(note, stacklevel=3)
+
+
+def load(path: str | os.PathLike[str], notice: Callable[[str], None] = warn_of) -> PrunedVideo:
+    """Read a pruned video back and check it: shapes, counts, the sequence's spans against the mask, and checksums.
+
+    Args:
+        path: the file.
+        notice: told in a sentence what is worth knowing of it: that it is of schema 1, which had no checksums.
 
     Raises:
         ArtifactError: no such file, not one of evs, a newer schema, or one whose parts contradict each other.
@@ -90,12 +103,16 @@ def load(path: str | os.PathLike[str]) -> PrunedVideo:
         raise ArtifactError(f"cannot read {source}: no such file.")
     record = _read_safetensors(source) if source.suffix == ".safetensors" else _read_pt(source)
     version = record.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if type(version) is not int or version not in (UNCHECKED_SCHEMA, SCHEMA_VERSION):
         raise ArtifactError(
-            f"cannot read {source.name}: schema_version {version!r}. Expected {SCHEMA_VERSION}.",
+            f"cannot read {source.name}: schema_version {describe(version)}. "
+            f"Expected {UNCHECKED_SCHEMA} or {SCHEMA_VERSION}.",
             hint="It is not an artifact of evs, or was written by a newer one.",
         )
-    return check_pruned_video(record, source.name)
+    pruned = check_pruned_video(record, source.name, has_checksums=version == SCHEMA_VERSION)
+    if version == UNCHECKED_SCHEMA:
+        notice(f"{source.name} is of schema 1, which has no checksums: damage in its embeddings would not be seen.")
+    return pruned
 
 
 def _plain(value: Any, storages: set[int]) -> Any:
@@ -138,7 +155,7 @@ def _write_safetensors(record: dict[str, Any], file: IO[bytes]) -> None:
     from evs_cli.files.encoding.container import write_header
     from evs_cli.files.encoding.dtypes import NAMES, bytes_of
 
-    tensors, rest = _split_tensors(record)
+    tensors, rest = split_tensors(record)
     names = sorted(tensors, key=lambda name: (_DTYPE_ORDER.index(NAMES[tensors[name].dtype]), name))
     layout = [(name, NAMES[tensors[name].dtype], tuple(tensors[name].shape)) for name in names]
     file.write(write_header({METADATA_KEY: json.dumps(rest, sort_keys=True, allow_nan=False)}, layout))
@@ -146,28 +163,11 @@ def _write_safetensors(record: dict[str, Any], file: IO[bytes]) -> None:
         file.write(bytes_of(tensors[name]))
 
 
-def _split_tensors(record: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The record's tensors under flat names, and what else is in it."""
-    import torch
-
-    tensors: dict[str, torch.Tensor] = {}
-    rest: dict[str, Any] = {}
-    for name, value in record.items():
-        if isinstance(value, torch.Tensor):
-            tensors[name] = value
-        elif name == "deepstack_embeddings":
-            tensors |= {f"{_LEVEL_PREFIX}{index}": level for index, level in enumerate(value)}
-        elif name == "token_inputs":
-            tensors |= {f"{_INPUT_PREFIX}{key}": values for key, values in value.items()}
-        else:
-            rest[name] = value
-    return tensors, rest
-
-
 def _read_pt(path: Path) -> dict[str, Any]:
     import torch
 
     try:
+        check_archive(path)
         record = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:  # a broken file makes the unpickler raise anything, and say pages about weights_only
         raise _unreadable(path) from error
@@ -190,12 +190,12 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
                     hint="evs_cli.open_encoding reads it; `evs prune` takes it in place of a video.",
                 )
             names = list(file.keys())
-            levels = sorted((n for n in names if n.startswith(_LEVEL_PREFIX)), key=lambda n: int(n.rsplit(".", 1)[1]))
-            inputs = [name for name in names if name.startswith(_INPUT_PREFIX)]
+            levels = sorted((n for n in names if n.startswith(LEVEL_PREFIX)), key=lambda n: int(n.rsplit(".", 1)[1]))
+            inputs = [name for name in names if name.startswith(INPUT_PREFIX)]
             record["deepstack_embeddings"] = [file.get_tensor(name) for name in levels]
-            record["token_inputs"] = {name.removeprefix(_INPUT_PREFIX): file.get_tensor(name) for name in inputs}
+            record["token_inputs"] = {name.removeprefix(INPUT_PREFIX): file.get_tensor(name) for name in inputs}
             record |= {name: file.get_tensor(name) for name in names if name not in (*levels, *inputs)}
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise _unreadable(path) from error
     return record
 

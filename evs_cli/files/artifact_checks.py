@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from evs_cli.errors import ArtifactError
 from evs_cli.files import record_checks as r
+from evs_cli.files.artifact_checksums import check_checksums
 from evs_cli.files.record_checks import RecordFault, describe, is_int, require
+from evs_cli.files.untrusted_record import check_record
 
 if TYPE_CHECKING:
     from evs_cli.core.pruned_video import PrunedVideo
@@ -46,12 +48,13 @@ _TENSORS = {
 """Sizes: (T, h, w) the token grid, K tokens kept, E extra rows, L ids, S sampled frames, D of an embedding."""
 
 
-def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
+def check_pruned_video(record: Mapping[str, Any], name: str, *, has_checksums: bool) -> PrunedVideo:
     """A ``PrunedVideo`` of a record, after checking it against itself.
 
     Args:
         record: the dict as read.
         name: the file's name, for the message.
+        has_checksums: whether its schema has them.
 
     Raises:
         ArtifactError: what is missing, of the wrong kind, or contradicts the rest.
@@ -59,6 +62,7 @@ def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
     from evs_cli.core.pruned_video import PrunedVideo
 
     try:
+        check_record(record)
         values = _present(record)
         r.check_values(values, _VALUES)
         for key in ("token_grid_thw", "video_grid_thw", "model_grid_thw", "zero_frames", "deepstack_embeddings"):
@@ -67,6 +71,8 @@ def check_pruned_video(record: Mapping[str, Any], name: str) -> PrunedVideo:
         pruned = PrunedVideo(**values)
         for check in (_check_numbers, _check_mask, _check_scores, _check_sequence, _check_counts):
             check(pruned)
+        if has_checksums:  # last: what is missing or of the wrong kind is told by its name
+            check_checksums(record)
     except RecordFault as fault:
         raise ArtifactError(
             f"cannot use {name}: {fault}.", hint="It is damaged or was changed; prune the video again."
@@ -106,6 +112,7 @@ def _check_numbers(pruned: PrunedVideo) -> None:
         f"video_grid_thw is {pruned.video_grid_thw}, expected the token grid times {merge}",
     )
     require(bool((pruned.frame_indices >= 0).all()), "frame_indices are below 0")
+    require(bool(pruned.embedding_norms().isfinite().all()), "embeddings are too large for their norms")
     r.check_zero_frames(pruned.zero_frames, num_frames)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from evs_cli.errors import ArtifactError, UsageError
+from evs_cli.files.draft_file import draft_beside
 
 
 def check_output_file(
@@ -22,7 +22,7 @@ def check_output_file(
         ArtifactError: the file exists and ``overwrite`` is False, it is a folder, or its folder cannot be written.
     """
     try:
-        is_folder, exists = path.is_dir(), path.exists()
+        is_folder, exists = path.is_dir(), os.path.lexists(path)  # a link to nothing is a name that is taken
     except OSError as error:  # a name that is too long
         raise unwritable(path, error) from error
     if is_folder:
@@ -68,31 +68,52 @@ def refuse_inputs(output: Path, inputs: Sequence[str | os.PathLike[str]]) -> Non
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[IO[bytes]]:
+def replacing(target: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """A temporary file beside ``target`` that takes its place when all is written; no reader sees half a file.
 
-    The folder of ``target`` is made where it is missing.
+    The folder of ``target`` is made where it is missing. What a killed program left of the same output is removed.
+
+    Args:
+        target: the file.
+        overwrite: whether one that is there then may go. It is asked in the very act: what somebody else wrote while
+            this was made is not lost.
 
     Raises:
-        ArtifactError: it cannot be written.
+        ArtifactError: it cannot be written, or is there now and ``overwrite`` is False.
     """
-    temporary: str | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.stem[:40]}.", delete=False) as file:
-            temporary = file.name
+        with draft_beside(target) as (draft, file):
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~umask())  # noqa: PTH101 - a temporary file is private, an artifact is not
-        os.replace(temporary, target)  # noqa: PTH105
-        temporary = None
+            draft.chmod(0o666 & ~umask())  # a draft is private, an output is not
+            put_in_place(draft, target, overwrite=overwrite)
     except OSError as error:
         raise unwritable(target, error) from error
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108
+
+
+def put_in_place(draft: Path, target: Path, *, overwrite: bool) -> None:
+    """Give a finished draft the target's name.
+
+    Raises:
+        ArtifactError: the name is taken, and ``overwrite`` is False.
+    """
+    if overwrite:
+        draft.replace(target)
+        return
+    try:
+        try:
+            os.link(draft, target)  # unlike a rename it refuses a name that is taken, if only by a dangling link
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links: the name is taken first, and then filled
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            draft.replace(target)
+    except FileExistsError:
+        raise ArtifactError(
+            f"cannot write {target}: it was made by another program meanwhile.", hint="--force overwrites it."
+        ) from None
 
 
 def unwritable(path: Path, error: OSError) -> ArtifactError:

@@ -37,7 +37,7 @@ def is_json(value: Any) -> bool:
     """Whether it is made of plain values alone, without NaN."""
     try:
         json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False
     return True
 
@@ -150,5 +150,7 @@ def describe(value: object) -> str:
 
     if isinstance(value, torch.Tensor):
         return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, int) and abs(value) >= 10**60:  # Python refuses to write some of thousands of digits
+        return "an integer of many digits"
     text = repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__}"

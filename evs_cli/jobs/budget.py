@@ -253,7 +253,9 @@ def _rate_budget(
     return RateBudget(
         q=q,
         retained_tokens=plan.retained_tokens(q),
-        exact_retained_tokens=exact_retained_tokens_count(plan.tokens_per_frame, plan.token_grid_thw.t, q),
+        exact_retained_tokens=exact_retained_tokens_count(
+            plan.tokens_per_frame, plan.token_grid_thw.t, q, plan.pruning_method
+        ),
         sequence_length=length,
         context_share=None if limit is None else length / limit,
         cost=cost,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evs_cli.errors import ArtifactError
+from evs_cli.errors import ArtifactError, UsageError
 from evs_cli.files.cache.entry_spool import EntrySpool
 from evs_cli.files.cache.store import NAME_DIGITS, EncodingCache, read_facts
 from evs_cli.files.encoding.reader import open_encoding
@@ -37,7 +37,17 @@ class _DamagedEntryError(Exception):
 
 
 def open_session(request: SessionRequest, progress: Progress | None, cache: EncodingCache | None) -> Session:
-    """A session; one that keeps encodings where there is a cache."""
+    """A session; one that keeps encodings where there is a cache.
+
+    Raises:
+        UsageError: a server that chooses its tokens otherwise than EVS: no mask is made as it would.
+    """
+    method = request.server.video_pruning_method
+    if method != "evs":
+        raise UsageError(
+            f"--video-pruning-method {method} has no effect here: its tokens are counted, and not chosen. Expected "
+            "evs, or evs plan, fit, check or export."
+        )
     return Session(request, progress, None if cache is None else CachedEncodings(cache))
 
 

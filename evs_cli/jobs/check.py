@@ -131,6 +131,10 @@ def check_video(
     names = client.served_names()
     listed = choose_served_name(names, request.served_model, SHORT_NAMES.get(model, model) if is_named else None)
     if not is_named:
+        if plan.get("trust_remote_code"):  # a server would choose what is run here
+            raise UsageError(
+                "--trust-remote-code runs a model's code, and without --model the server names it. Expected both."
+            )
         plan["model"] = _root(listed, client)
     session = session_of(plan, listed.owner)
     is_guess = _has_no_dialect(plan) and dialect_of_owner(listed.owner) is None
@@ -226,7 +230,7 @@ def request_body(clip: CheckedClip, served_model: str, url: str, max_tokens: int
     session = clip.session
     assert session.options.prompt is not None
     text = (session.options.prompt, max_tokens, session.options.system)
-    serving = ServingRequest(served_model, clip.q, clip.q, None, clip.path, *text)
+    serving = ServingRequest(served_model, clip.q, clip.q, None, (clip.path,), *text)
     return {**chat_body(serving, url), **clip.planner.request_arguments(session.sampling, session.options)}
 
 

@@ -48,7 +48,7 @@ def matching_plans(clip: CheckedClip, answered: ServerCount) -> tuple[str, ...]:
     for name, other in _others(clip):
         planner, server = other.planner, other.served.server
         likely = sorted({server.pruning.q, clip.q, 0.0}) if server.pruning.can_prune else [0.0]
-        without = planner.sequence_length(server, 0.0, chat) - server.total_tokens
+        without = planner.sequence_length([server], 0.0, chat) - server.total_tokens
         rates = [
             q
             for q in (_RATES if name == clip.session.dialect.name and server.pruning.can_prune else likely)

@@ -98,7 +98,9 @@ def run_encode(request: EncodeRequest, progress: Progress) -> Iterator[Outcome[E
             if request.dry_run:
                 return session.plan(source, timings)
             assert named.output is not None
-            return encode_to_file(source, named.output, session, request.store, timings)
+            return encode_to_file(
+                source, named.output, session, request.store, timings, overwrite=request.output.overwrite
+            )
 
     named = [
         Input(video, output.path, request.session.model, is_skipped=output.is_skipped)
@@ -128,9 +130,15 @@ Encoded = WrittenEncoding | ClipPlan | SkippedEncoding
 
 
 def encode_to_file(
-    source: VideoSource, target: Path, session: Session, store: StoreRequest, timings: Timings | None = None
+    source: VideoSource,
+    target: Path,
+    session: Session,
+    store: StoreRequest,
+    timings: Timings | None = None,
+    *,
+    overwrite: bool,
 ) -> WrittenEncoding:
-    """Encode one video into a file, which is replaced where it exists; the seconds of each step go to ``timings``.
+    """Encode one video into a file, which may exist where ``overwrite`` is; each step's seconds go to ``timings``.
 
     Memory does not grow with the video but for some tens of bytes a token; the disk holds the rows twice until the
     file is there.
@@ -156,5 +164,5 @@ def encode_to_file(
         timings.seconds.update(clip.timings_seconds)
         session.progress.stage("write")
         with timings.measure("write"):
-            size = write_encoding(clip, spool, StoredModel.of(session.encoder), target)
+            size = write_encoding(clip, spool, StoredModel.of(session.encoder), target, overwrite=overwrite)
         return WrittenEncoding(clip.actual, clip.provenance["reused_frames"], store_facts(spool), size)

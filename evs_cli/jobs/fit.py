@@ -1,32 +1,25 @@
-"""How to make a video fit a token budget: the smallest rate, then other frame rates and sizes, with the lines to run.
+"""What must fit, and what fits: the types of ``fit``.
 
-In: what plans a video, a model, a budget. Out: a ``FitReport``. It plans and never loads a weight; every answer is
-right to the token: one step less does not fit.
+A ``FitRequest`` is the budget, a ``FitReport`` the ways to meet it, a ``TogetherFit`` those of several videos in one
+request. The search is in ``fit_search``, the lines that do it in ``fit_lines``.
 """
 
 from __future__ import annotations
 
-import shlex
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from evs_cli.core.counts import TokenGrid
-from evs_cli.dialects.base import ServerOptions
-from evs_cli.dialects.requests import ServerRecipe, ServingRequest, evs_flags
-from evs_cli.encoders.base import EncodeOptions, EncodePlan, VideoEncoder
-from evs_cli.errors import BudgetError, UsageError
+from evs_cli.dialects.requests import ServerRecipe
+from evs_cli.errors import UsageError
 from evs_cli.jobs.budget import check_context
-from evs_cli.jobs.inputs import STDIN
-from evs_cli.pipeline.clip_plan import ClipPlan, SourceFacts
-from evs_cli.pipeline.clips import Clips
-from evs_cli.pipeline.request import SessionRequest
+from evs_cli.pipeline.clip_plan import SourceFacts
 
 STEP = 0.01
 MAX_RATE = 0.95
-_RATES = tuple(round(index * STEP, 9) for index in range(round(MAX_RATE / STEP) + 1))
-_FRAME_SHARES = (1.0, 0.5, 0.25)
-_SIZE_SHARES = (1.0, 0.75, 0.5)
+ORDER = "least pruning, then most frames, then largest frames"
+"""Which way is the best: pruning drops tokens by what repeats, so that the way that needs none goes first."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +58,8 @@ class FitRequest:
 
 
 @dataclass(frozen=True)
-class FitChoice:
-    """One way to fit."""
+class Way:
+    """One way to fit, of one video or of several in one request."""
 
     q: float
     """The smallest rate, a multiple of 0.01, at which it fits."""
@@ -74,40 +67,92 @@ class FitChoice:
     """L at that rate, at most the budget."""
     retained_tokens: int
     total_tokens: int
-    num_sampled_frames: int
-    frame_size: tuple[int, int]
-    """(height, width) in pixels."""
-    token_grid_thw: TokenGrid
     command: str
-    """The ``evs prune`` line that does it."""
-    server: ServerRecipe | None = None
+    """The ``evs`` line that does it: ``evs prune``, or ``evs plan`` of what is counted and not run."""
+    server: ServerRecipe | None
     """The server line and the request that do it, under a dialect."""
 
 
 @dataclass(frozen=True)
-class FitReport:
+class FitChoice(Way):
+    """One way to fit one video."""
+
+    num_sampled_frames: int
+    frame_size: tuple[int, int]
+    """(height, width) in pixels."""
+    token_grid_thw: TokenGrid
+
+
+@dataclass(frozen=True)
+class FittedVideo:
+    """One of several videos at one way to fit."""
+
+    video: str
+    """As it was named."""
+    num_sampled_frames: int
+    frame_size: tuple[int, int]
+    """(height, width) in pixels."""
+    token_grid_thw: TokenGrid
+    retained_tokens: int
+
+
+@dataclass(frozen=True)
+class TogetherChoice(Way):
+    """One way to fit several videos into one request."""
+
+    videos: tuple[FittedVideo, ...]
+    """Each, in the order of the request; all by one sampling and one limit of pixels."""
+
+    @property
+    def num_sampled_frames(self) -> int:
+        """Of all videos."""
+        return sum(video.num_sampled_frames for video in self.videos)
+
+    @property
+    def frame_size(self) -> tuple[int, int]:
+        """(height, width) in pixels of the largest frames."""
+        return max((video.frame_size for video in self.videos), key=lambda size: size[0] * size[1])
+
+
+ChoiceT = TypeVar("ChoiceT", FitChoice, TogetherChoice)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Generic[ChoiceT]):
     """What fits a budget, the present sampling first."""
 
-    source: SourceFacts
     dialect: str
     model: str
     budget: int
     unpruned_sequence_length: int
     """L at the present sampling without pruning."""
-    present: FitChoice | None
+    present: ChoiceT | None
     """The present sampling at the smallest rate that fits; None where no rate up to 0.95 does."""
     obstacle: str | None
     """What the present sampling runs into at the highest rate: its length, or a limit of the server; None where it
     fits."""
-    others: tuple[FitChoice, ...]
-    """Other samplings and sizes that fit: least pruning first, then most frames, then largest frames."""
+    others: tuple[ChoiceT, ...]
+    """Other samplings and sizes that fit, the best of them first."""
     notes: tuple[str, ...] = ()
     """What was put into the requests, or is missing there."""
 
     @property
-    def choices(self) -> tuple[FitChoice, ...]:
+    def choices(self) -> tuple[ChoiceT, ...]:
         """The present sampling where it fits, then the others."""
-        return self.others if self.present is None else (self.present, *self.others)
+        present: tuple[ChoiceT, ...] = () if self.present is None else (self.present,)
+        return present + self.others
+
+    @property
+    def best(self) -> ChoiceT:
+        """The first of all by ``ORDER``."""
+        return min(self.choices, key=order_key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitReport(Fit[FitChoice]):
+    """What fits one video into a budget."""
+
+    source: SourceFacts
 
     @property
     def name(self) -> str:
@@ -115,9 +160,27 @@ class FitReport:
         return self.source.name
 
 
+@dataclass(frozen=True, kw_only=True)
+class TogetherFit(Fit[TogetherChoice]):
+    """What fits several videos into one request."""
+
+    sources: tuple[SourceFacts, ...]
+
+    @property
+    def name(self) -> str:
+        """How many they are."""
+        return f"{len(self.sources)} videos in one request"
+
+
+def order_key(choice: FitChoice | TogetherChoice) -> tuple[float, int, int]:
+    """The key of ``ORDER``, the best first."""
+    height, width = choice.frame_size
+    return choice.q, -choice.num_sampled_frames, -height * width
+
+
 @dataclass(frozen=True)
 class CommonFit:
-    """The one rate at which several videos fit, each at its present sampling."""
+    """The one rate at which several videos fit, each at its present sampling and in a request of its own."""
 
     q: float | None
     """The smallest such rate, a multiple of 0.01; None where there is none."""
@@ -139,186 +202,3 @@ def common_fit(needed: Sequence[tuple[str, float | None]]) -> CommonFit:
     # A sequence never grows with the rate, so that the largest of the smallest rates fits all.
     binding, q = max(((video, q or 0.0) for video, q in needed), key=lambda each: each[1])
     return CommonFit(q, binding, len(needed))
-
-
-def fit(clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest) -> FitReport:
-    """The smallest rate that fits, and the other ways.
-
-    Args:
-        clips: what plans the video.
-        encoder: the model; its weights are not touched.
-        session: model, sampling and options asked for.
-        request: the budget.
-
-    Raises:
-        BudgetError: nothing fits, not even one frame at the smallest size tried; it says what would.
-    """
-    search = _Search(clips, encoder, session, request)
-    plan = clips.plan(session.sampling, session.options)
-    present = search.choice(plan)
-    others = search.others(plan, _FRAME_SHARES)
-    # Nothing fits yet: halve the frames until something does, or one frame is left.
-    share = min(_FRAME_SHARES)
-    while present is None and not others and share * plan.num_sampled_frames > 1:
-        share /= 2
-        others = search.others(plan, (share,))
-    if present is None and not others:
-        raise _impossible(plan, search)
-    obstacle = None
-    if present is None:
-        obstacle = clips.obstacle(plan, MAX_RATE, request.budget, request.context)
-    others.sort(key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
-    return FitReport(
-        source=plan.source,
-        dialect=clips.dialect.name,
-        model=encoder.source.name,
-        budget=request.budget,
-        unpruned_sequence_length=plan.encode.sequence_length(),
-        present=present,
-        obstacle=obstacle,
-        others=tuple(others),
-    )
-
-
-def smallest_rate(fits: Callable[[float], bool]) -> float | None:
-    """The smallest multiple of 0.01, at most 0.95, that fits; None where there is none.
-
-    Use falls as q grows, so the rates that fit stand behind those that do not. A server that does not prune has rate 0
-    alone, so that is asked by itself.
-    """
-    if fits(_RATES[0]):
-        return _RATES[0]
-    index = bisect_left(_RATES, True, lo=1, key=fits)
-    return _RATES[index] if index < len(_RATES) else None
-
-
-class _Search:
-    """Plans samplings and sizes against one budget, and remembers what it tried."""
-
-    def __init__(self, clips: Clips, encoder: VideoEncoder, session: SessionRequest, request: FitRequest) -> None:
-        self.clips, self.encoder, self.session, self.request = clips, encoder, session, request
-        self.tried: list[tuple[int, int, tuple[int, int]]] = []
-        """Of each choice the sequence at the highest rate, its sampled frames, its frame size."""
-
-    def choice(self, planned: ClipPlan) -> FitChoice | None:
-        """The smallest rate for one sampling and size; None where no rate fits."""
-        plan, num_frames = planned.encode, planned.num_sampled_frames
-        self.tried.append((plan.sequence_length(MAX_RATE), num_frames, plan.frame_size))
-        budget = self.request.budget
-        context = self.request.context  # the server line printed below starts it with that
-        q = smallest_rate(lambda q: self.clips.obstacle(planned, q, budget, context) is None)
-        if q is None:
-            return None
-        return FitChoice(
-            q=q,
-            sequence_length=plan.sequence_length(q),
-            retained_tokens=plan.retained_tokens(q),
-            total_tokens=plan.total_tokens,
-            num_sampled_frames=num_frames,
-            frame_size=plan.frame_size,
-            token_grid_thw=plan.token_grid_thw,
-            command=prune_command(planned, self.clips, self.session, q),
-            server=server_recipe(planned, self.clips, self.request, q),
-        )
-
-    def others(self, present: ClipPlan, shares: Sequence[float]) -> list[FitChoice]:
-        """What fits among shares of the present frames, each with each size; the present itself is left out."""
-        seen = {(present.num_sampled_frames, present.encode.frame_size)}
-        found = []
-        for share in shares:
-            sampling = self.clips.fewer(present, share)
-            if sampling is None:
-                continue
-            selection = present.selection if share == 1 else self.clips.sample(sampling)
-            num_frames = len(selection.frame_indices)
-            for size_share in _SIZE_SHARES:
-                options = smaller_frames(present.encode, self.encoder, self.session.options, size_share, num_frames)
-                if options is None:
-                    continue
-                other = self.clips.plan(sampling, options)
-                if (num_frames, other.encode.frame_size) in seen:
-                    continue
-                seen.add((num_frames, other.encode.frame_size))
-                choice = self.choice(other)
-                found += [] if choice is None else [choice]
-        return found
-
-
-def smaller_frames(
-    plan: EncodePlan, encoder: VideoEncoder, options: EncodeOptions, share: float, num_frames: int
-) -> EncodeOptions | None:
-    """Options for frames whose sides are ``share`` of the present ones; None where the family has one size."""
-    if share == 1:
-        return options
-    height, width = plan.frame_size
-    pixels = max(1, round(height * width * share * share))
-    limits = {
-        "size": max(1, round(min(height, width) * share)),
-        "frame_max_pixels": pixels,
-        "video_max_pixels": pixels * num_frames,
-    }
-    for name, value in limits.items():
-        if name in encoder.supported_options:
-            changed = {**vars(options), name: value}
-            least = name.replace("max", "min")
-            if least != name and least in encoder.supported_options:
-                changed[least] = 1  # the model's own least would refuse a smaller most
-            return EncodeOptions(**changed)
-    return None
-
-
-def prune_command(planned: ClipPlan, clips: Clips, session: SessionRequest, q: float) -> str:
-    """The ``evs prune`` line for a choice, as a shell takes it; ``VIDEO`` stands for the file of numbers alone."""
-    video, options = planned.source.path or "VIDEO", planned.options
-    name = f"./{video}" if video.startswith("-") and video != STDIN else video
-    words = ["evs", "prune", name, "--model", session.model, "--q", f"{q:g}"]
-    words += [] if session.revision is None else ["--revision", session.revision]
-    words += ["--trust-remote-code"] if session.trust_remote_code else []
-    words += [] if session.decoder == "pyav" else ["--decoder", session.decoder]
-    if clips.planner is not None:
-        words += evs_flags(clips.dialect.name, clips.planner.server_options(planned.sampling, options))
-        words += [] if options.prompt is None else ["--prompt", options.prompt]
-        return shlex.join(words + ([] if options.system is None else ["--system", options.system]))
-    flags = {"start_seconds": "--start", "end_seconds": "--end"}
-    for values in (vars(planned.sampling), vars(options)):
-        for name, value in values.items():
-            flag = flags.get(name, "--" + name.replace("_", "-"))
-            if isinstance(value, bool):
-                words.append(flag if value else "--no-cap")
-            elif value is not None:
-                words += [flag, f"{value:.15g}" if isinstance(value, float) else str(value)]
-    return shlex.join(words)
-
-
-def server_recipe(planned: ClipPlan, clips: Clips, request: FitRequest, q: float) -> ServerRecipe | None:
-    """The server line and the request for a choice; None for ``evs``."""
-    if clips.planner is None:
-        return None
-    options = planned.options
-    serving = ServingRequest(
-        model=clips.planner.encoder.source.served_location,
-        q=q,
-        own_rate=clips.planner.rules.pruning(clips.planner.model, ServerOptions()).q,
-        context=request.context,
-        video=planned.source.path,
-        prompt=options.prompt,
-        system=options.system,
-        # What a server keeps anyway is no answer that was asked for.
-        max_tokens=request.reserve if request.reserve > clips.planner.rules.context_margin else None,
-    )
-    planner = clips.planner
-    return planner.rules.recipe(serving, planner.server_options(planned.sampling, options), planner.options)
-
-
-def _impossible(planned: ClipPlan, search: _Search) -> BudgetError:
-    """The error for a video that cannot fit: what its length is made of, and the least that would do."""
-    plan = planned.encode
-    shortest, rest = plan.sequence_length(MAX_RATE), plan.sequence_length() - plan.total_tokens
-    least, num_frames, (height, width) = min(search.tried)
-    frames = "1 frame" if num_frames == 1 else f"{num_frames} frames"
-    return BudgetError(
-        f"{planned.source.name} does not fit {search.request.budget:,} tokens: at q = {MAX_RATE:g} it needs "
-        f"{shortest:,}, of which frame 0 alone is {plan.tokens_per_frame:,} and {rest:,} are text and separators.",
-        hint=f"The least of what was tried is {least:,} ids, for {frames} of {width}x{height}. Allow that, or take a "
-        "model with fewer tokens a frame.",
-    )

@@ -15,9 +15,10 @@ from evs_cli.core.counts import check_pruning_rate
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import FloatArray, RefusedByServerError, ServerOptions, ServerPlan
 from evs_cli.dialects.model import RULES
+from evs_cli.dialects.pixels import check_options
 from evs_cli.dialects.requests import DEFAULT_PROMPT, DEFAULT_SYSTEM, ServingRequest
 from evs_cli.dialects.resize import Size
-from evs_cli.dialects.served import ServedPlanner, check_options
+from evs_cli.dialects.served import ServedPlanner
 from evs_cli.dialects.vllm_0_33_limits import decoded_bytes
 from evs_cli.dialects.vllm_frames import (
     DATA_URL_HEAD,
@@ -186,7 +187,7 @@ class FramesExporter:
         planned = self._sent(plan, plan.clip.pts_seconds, height, width)
         notes += self._settle_text(planned)
         require_decodable(planned, plan.video.name, self.options)
-        with replacing(output) as file:
+        with replacing(output, overwrite=overwrite) as file:
             writer = JpegBodyWriter(file, self._body(planned))
             pts = plan.clip.pts_seconds[self._write_frames(plan, writer, height, width)]
             sent = self._sent(plan, pts, height, width)
@@ -229,7 +230,7 @@ class FramesExporter:
             plan=served,
             q=q,
             retained_tokens=sum(served.client_counts(q)),
-            prompt_tokens=None if chat.prompt is None else self._planner.sequence_length(served, q, chat),
+            prompt_tokens=None if chat.prompt is None else self._planner.sequence_length([served], q, chat),
             context_limit=self.options.max_model_len or model_context_limit(self.session.encoder),
             told=tuple(text.removesuffix(self.model.start).strip() for text in served.frame_texts if text),
             notes=tuple(note for note in (*notes, *served.notes) if note not in plan.notes),
@@ -286,7 +287,7 @@ class FramesExporter:
             q=0.0,
             own_rate=0.0,
             context=None,
-            video=DATA_URL_HEAD,
+            videos=(DATA_URL_HEAD,),
             prompt=self._chat.prompt,
             max_tokens=self.request.max_tokens,
             system=self._chat.system,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from evs_cli.errors import UsageError
 from evs_cli.video.source import VideoSource
+from evs_cli.video.temporary_copy import temporary_copy
 
 STDIN = "-"
 """The name that stands for a video on standard input."""
@@ -22,6 +20,7 @@ def opened(video: str) -> Iterator[VideoSource]:
 
     Raises:
         UsageError: ``-`` where standard input is a terminal, which would wait for ever.
+        EvsError: there is no room for its copy.
     """
     if video != STDIN:
         yield video
@@ -30,8 +29,5 @@ def opened(video: str) -> Iterator[VideoSource]:
         raise UsageError("Invalid video -: standard input is closed. Expected a video piped into it.")
     if sys.stdin.isatty():
         raise UsageError("Invalid video -: standard input is a terminal. Expected a video piped into it.")
-    with tempfile.TemporaryDirectory(prefix="evs-") as folder:
-        path = Path(folder) / "stdin"
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+    with temporary_copy(sys.stdin.buffer, "stdin") as path:
         yield path

@@ -6,7 +6,7 @@ each file or model, and the frames of the video they share. Nothing is drawn her
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -143,7 +143,7 @@ def _view_video(request: ViewRequest, progress: Progress, source: VideoSource, _
 def _view_files(request: ViewRequest, progress: Progress, files: Sequence[str], _: Timings) -> View:
     progress.stage("read")
     model = _named_model(request) if request.has_model else None
-    runs = [_run_of_file(file, request, model) for file in files]
+    runs = [_run_of_file(file, request, model, progress.notice) for file in files]
     _check_one_video(runs)
     frames, reason = find_video(files[0], runs[0].provenance, request.video)
     return _view(runs, frames, [] if reason is None else [reason])
@@ -163,13 +163,20 @@ def _named_model(request: ViewRequest) -> VideoEncoder:
     return open_requested(request.sessions[0], counts_alone=True)
 
 
-def _run_of_file(file: str, request: ViewRequest, model: VideoEncoder | None) -> ViewedRun:
+def _run_of_file(
+    file: str, request: ViewRequest, model: VideoEncoder | None, notice: Callable[[str], None]
+) -> ViewedRun:
     from evs_cli.files.artifact import load
     from evs_cli.files.encoding.reader import holds_encoding, open_encoding
 
     if not holds_encoding(file):
         run = run_of_artifact(
-            load(file), file, q=request.q, rule=request.rule, model=model, context_limit=request.context_limit
+            load(file, notice),
+            file,
+            q=request.q,
+            rule=request.rule,
+            model=model,
+            context_limit=request.context_limit,
         )
         if model is not None:
             _check_model(run, model)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from evs_cli.dialects import EVS_DIALECT, Dialect
 from evs_cli.dialects.base import ServerSource
-from evs_cli.dialects.limits import PlannedUse, ServerLimit, first_hit, server_limits
+from evs_cli.dialects.limits import PlannedUse, ServerLimit, server_limits
 from evs_cli.dialects.served import ServedPlanner, SourceTimes
 from evs_cli.encoders.base import Clip, EncodeOptions, FloatArray, VideoEncoder
 from evs_cli.errors import UsageError
@@ -23,7 +23,6 @@ from evs_cli.video.sampling import FrameSelection, SamplingRequest, select_frame
 
 DEFAULT_SOURCE_FPS = 30.0
 _MAX_NUMBERS_FRAMES = 1_000_000
-_LENGTH = "the length"
 
 
 @dataclass(frozen=True)
@@ -97,16 +96,8 @@ class Clips(Protocol):
     def fewer(self, plan: ClipPlan, share: float) -> SamplingRequest | None:
         """The request for a share of the planned frames, in the terms they were asked in; None where there is none."""
 
-    def obstacle(self, plan: ClipPlan, q: float, budget: int, context_limit: int | None) -> str | None:
-        """What the clip at rate q runs into: ``budget`` ids first, then the server's limits; None where it fits.
-
-        Args:
-            plan: of this video.
-            q: pruning rate.
-            budget: longest ``input_ids``.
-            context_limit: longest sequence the server would be started with, which its other limits depend on; None
-                where none is known.
-        """
+    def use(self, plan: ClipPlan, q: float) -> PlannedUse | None:
+        """What the clip at rate q uses of the server's limits; None for ``evs``."""
 
     def limits(
         self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0, *, with_longest: bool = True
@@ -173,9 +164,8 @@ class EvsClips:
             return replace(sampling, fps=round(selection.requested_fps * share, 6), num_frames=None)
         return replace(sampling, fps=None, num_frames=max(1, round(plan.num_sampled_frames * share)))
 
-    def obstacle(self, plan: ClipPlan, q: float, budget: int, context_limit: int | None) -> str | None:
-        """See ``Clips.obstacle``."""
-        return None if plan.encode.sequence_length(q) <= budget else _LENGTH
+    def use(self, plan: ClipPlan, q: float) -> None:
+        """See ``Clips.use``."""
 
     def limits(
         self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0, *, with_longest: bool = True
@@ -218,7 +208,7 @@ class ServerClips:
         if plan.options.prompt is None:
             return plan.encode.layout.sequence_length
         assert plan.served is not None
-        return self.planner.sequence_length(plan.served.server, 0.0, replace(plan.options, prompt=None, system=None))
+        return self.planner.sequence_length([plan.served.server], 0.0, replace(plan.options, prompt=None, system=None))
 
     def sample(self, sampling: SamplingRequest) -> FrameSelection:
         """See ``Clips.sample``; sizes do not change a server's sampling."""
@@ -239,27 +229,20 @@ class ServerClips:
         num_frames = max(1, round(plan.num_sampled_frames * share))
         return self.planner.rules.fewer_frames(self.planner.model, num_frames, self.source.duration_seconds)
 
-    def obstacle(self, plan: ClipPlan, q: float, budget: int, context_limit: int | None) -> str | None:
-        """See ``Clips.obstacle``; a rate above 0 is one where the server does not prune."""
-        if q > 0 and not self.planner.pruning.can_prune:
-            return f"{self.dialect.name} does not prune"
-        if plan.encode.sequence_length(q) > budget:
-            return _LENGTH
-        return first_hit(self._planned_at(plan, q), context_limit=context_limit)
-
     def limits(
         self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0, *, with_longest: bool = True
     ) -> tuple[ServerLimit, ...]:
         """See ``Clips.limits``."""
         return server_limits(
-            self._planned_at(plan, q),
+            self.use(plan, q),
             lambda source: self.planner.server_plan(source, plan.sampling, plan.options),
             context_limit=context_limit,
             reserve=reserve,
             with_longest=with_longest,
         )
 
-    def _planned_at(self, plan: ClipPlan, q: float) -> PlannedUse:
+    def use(self, plan: ClipPlan, q: float) -> PlannedUse:
+        """See ``Clips.use``."""
         assert plan.served is not None
         num_text_ids = plan.encode.layout.sequence_length - plan.encode.total_tokens
         return PlannedUse(self.planner, self.source, plan.served.server, q, plan.options, num_text_ids)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from evs_cli._version import __version__
 from evs_cli.core.dtypes import dtype_name
-from evs_cli.dialects.base import LIMIT_OPTIONS, NOTED_OPTIONS
+from evs_cli.dialects.base import LIMIT_OPTIONS, NOTED_OPTIONS, PRUNING_OPTIONS
 from evs_cli.encoders import embedded
 from evs_cli.encoders.runtime import Runtime
 from evs_cli.encoders.source import ModelSource
@@ -71,7 +71,7 @@ def encoding_key(
     asked = {name: value for name, value in asdict(request).items() if name not in (*CHOOSES_TOKENS, *_RESOLVED)}
     del asked["options"]["prompt"], asked["options"]["system"]
     asked["dialect"] = request.dialect.name  # what else it holds is said of the version asked for
-    for name in ("video_pruning_rate", *NOTED_OPTIONS, *LIMIT_OPTIONS):  # no row depends on them
+    for name in (*PRUNING_OPTIONS, *NOTED_OPTIONS, *LIMIT_OPTIONS):  # no row depends on them
         del asked["server"][name]
     score_dtype = settings.score_dtype
     parts = {

@@ -48,6 +48,7 @@ class EncodeKeywords(TypedDict, total=False):
     mm_process_config: str | None
     video_kwargs: str | None
     video_pruning_rate: float | str | None
+    video_pruning_method: str | None
     max_model_len: int | str | None
     max_num_batched_tokens: int | str | None
     decodes_first: bool

@@ -16,7 +16,7 @@ from evs_cli.report.tables import plain_table, summary_grid
 
 if TYPE_CHECKING:
     from evs_cli.cost import CostReport, PromptCost
-    from evs_cli.dialects.limits import ServerLimit
+    from evs_cli.dialects.limits import UsedLimit
     from evs_cli.jobs.budget import BudgetReport
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
@@ -73,9 +73,7 @@ def plan_record(report: BudgetReport) -> dict[str, Any]:
     """The JSON record of one plan."""
     record: dict[str, Any] = asdict(report)
     for rate, counted in zip(record["rates"], report.rates, strict=True):
-        rate["walls"] = [
-            {**asdict(limit), "margin": limit.margin, "passes": limit.passes} for limit in counted.server_limits
-        ]
+        rate["walls"] = wall_records(counted.server_limits)
         del rate["server_limits"]
     if record["server_source"] is not None:
         del record["server_source"]["lost"]  # told in a note
@@ -84,6 +82,11 @@ def plan_record(report: BudgetReport) -> dict[str, Any]:
         **record,
         "unpruned_sequence_length": report.unpruned_sequence_length,
     }
+
+
+def wall_records(limits: Iterable[UsedLimit]) -> list[dict[str, Any]]:
+    """The JSON records of a server's limits."""
+    return [{**asdict(limit), "margin": limit.margin, "passes": limit.passes} for limit in limits]
 
 
 def _draw(report: BudgetReport, sink: Sink) -> None:
@@ -119,7 +122,7 @@ def _plan_view(report: BudgetReport) -> RenderableType:
         if rate.cost is not None and rate.cost.pruned is not None:
             grid.add_row("", _cost_text(rate.cost, rate.cost.pruned))
         for limit in rate.server_limits:
-            grid.add_row("", _limit_text(limit))
+            grid.add_row("", f"{limit_text(limit)}; clips of {limit.reach} pass")
     vision = next((rate.cost.vision_flops for rate in report.rates if rate.cost), None)
     if vision is not None:
         grid.add_row("vision", f"{_tflops(vision)} at any rate: frames are encoded whole before they are ranked")
@@ -138,10 +141,10 @@ def _server_text(report: BudgetReport) -> str:
     )
 
 
-def _limit_text(limit: ServerLimit) -> str:
-    """One limit: what is used of it, what is left, and the longest clip."""
+def limit_text(limit: UsedLimit) -> str:
+    """One limit: what is used of it, and what is left."""
     left = f"{limit.margin:,} left" if limit.passes else f"{-limit.margin:,} too many"
-    return f"{limit.name} {limit.used:,} of {limit.limit:,} {limit.unit}: {left}; clips of {limit.reach} pass"
+    return f"{limit.name} {limit.used:,} of {limit.limit:,} {limit.unit}: {left}"
 
 
 def _cost_text(cost: CostReport, pruned: PromptCost) -> str:

@@ -11,7 +11,8 @@ from rich.text import Text
 from evs_cli.errors import BudgetError, EvsError, UsageError
 from evs_cli.jobs.fit import MAX_RATE, CommonFit, FitReport
 from evs_cli.jobs.runner import Outcome, sorted_outcomes
-from evs_cli.report.clip_table import NONE, Column, clip_table, one_line
+from evs_cli.report.clip_table import NONE, Column, clip_table
+from evs_cli.report.escaped_text import one_line
 
 if TYPE_CHECKING:
     from evs_cli.jobs.budget import BudgetReport, RateBudget
@@ -75,12 +76,25 @@ def tell_failed(sink: Sink, columns: Sequence[str], outcome: Outcome[Any], error
     sink.show((), [row], lambda: None)
 
 
-def draw_plans(done: Sequence[Outcome[BudgetReport]], totals: Sequence[Mapping[str, Any]], sink: Sink) -> None:
-    """A row a clip with its sequence at each rate, and below the sums."""
+def draw_plans(
+    done: Sequence[Outcome[BudgetReport]],
+    totals: Sequence[Mapping[str, Any]],
+    sink: Sink,
+    *,
+    is_together: bool = False,
+) -> None:
+    """A row a clip with its sequence at each rate, and below the sums.
+
+    Args:
+        done: each clip.
+        totals: the sums at each rate.
+        sink: where it is shown.
+        is_together: whether all are of one request, so that no clip is judged alone and no prompts are summed.
+    """
     reports = [outcome.result for outcome in done]
     planned = [report for report in reports if report is not None]
     names = [outcome.video for outcome in done]
-    has_sums = len(planned) > 1
+    has_sums = len(planned) > 1 and not is_together
     if has_sums:
         names.append(f"all {len(planned)}")
     sums = {total["q"]: f"{total['sequence_length']:,}" for total in totals}
@@ -89,7 +103,7 @@ def draw_plans(done: Sequence[Outcome[BudgetReport]], totals: Sequence[Mapping[s
         cells = [NONE if report is None else cell(report) for report in reports]
         return Column(heading, [*cells, *([total] if has_sums else [])], rank)
 
-    rates = sorted(sums)
+    rates = sorted({rate.q for report in planned for rate in report.rates})
     seconds = sum(report.source.duration_seconds for report in planned)
     tokens = sum(report.total_tokens for report in planned)
     verdicts = [_plan_verdict(outcome) for outcome in done]
@@ -101,17 +115,20 @@ def draw_plans(done: Sequence[Outcome[BudgetReport]], totals: Sequence[Mapping[s
         column("tokens", lambda report: f"{report.total_tokens:,}", 2, f"{tokens:,}"),
         *(
             # The rates in the middle go first, and the highest stays.
-            column(f"q = {q:g}", _sequence_at(q), 0 if q == rates[-1] else 1 if q == rates[0] else 8, sums[q])
+            column(f"q = {q:g}", _sequence_at(q), 0 if q == rates[-1] else 1 if q == rates[0] else 8, sums.get(q, ""))
             for q in rates
         ),
-        Column("context", [*map(_context, reports), *([""] if has_sums else [])], 5),
-        Column("fits", [*verdicts, *([""] if has_sums else [])], is_text=True),
     ]
+    if not is_together:
+        columns += [
+            Column("context", [*map(_context, reports), *([""] if has_sums else [])], 5),
+            Column("fits", [*verdicts, *([""] if has_sums else [])], is_text=True),
+        ]
     if planned:
         dialect = "" if planned[0].server_source is None else f", {planned[0].dialect}"
         sink.result(Text(f"{len(done)} clips  ({planned[0].model}{dialect})", style="bold"))
     sink.result(clip_table(names, columns, sink))
-    if planned:
+    if planned and not is_together:
         sink.result(Text("Below each rate q: ids of the sequence. --details prints each plan.", style="dim"))
 
 

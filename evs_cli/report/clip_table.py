@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from evs_cli.report.escaped_text import one_line
 from evs_cli.report.tables import plain_table
 
 if TYPE_CHECKING:
@@ -90,11 +91,6 @@ def _table(names: Sequence[str], columns: Sequence[Column], width: int, sink: Si
         cells = [Text(cut_in_the_middle(name, width, sink.signs)), *(Text(column.cells[row]) for column in columns)]
         table.add_row(*cells)
     return table
-
-
-def one_line(name: str) -> str:
-    """A file's name without what would break or colour the line it stands in."""
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def cut_in_the_middle(text: str, width: int, signs: Signs) -> str:

@@ -6,6 +6,7 @@ holds of passwords and keys is printed nowhere, as both streams end up in logs.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -17,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, RenderableType
-from rich.markup import escape
+from rich.text import Text
 
 from evs_cli.errors import EvsError, without_url_secrets
 from evs_cli.report import interrupt
+from evs_cli.report.escaped_text import EscapedText, escaped, shortened
 from evs_cli.report.json_document import JsonDocument
 from evs_cli.report.records import ended_record, error_record, to_csv
 from evs_cli.report.signs import signs_of
@@ -187,16 +189,19 @@ class Sink:
         """Print a table or text to stdout."""
         with self._out.capture() as captured:
             if self.is_terminal:
-                self._out.print(renderable)
+                self._out.print(EscapedText(renderable))
             else:
-                self._out.print(renderable, no_wrap=True, crop=False, overflow="ignore")
+                self._out.print(EscapedText(renderable), no_wrap=True, crop=False, overflow="ignore")
         text = captured.get()
-        self.text(text if self.is_terminal else "\n".join(line.rstrip() for line in text.splitlines()))
+        self._print(text if self.is_terminal else "\n".join(line.rstrip() for line in text.split("\n")))
 
     def text(self, text: str) -> None:
-        """Print plain text to stdout as it stands."""
+        """Print plain text to stdout: for programs as it stands, for a terminal without what it would obey."""
+        self._print(escaped(text) if self.is_terminal else text)
+
+    def _print(self, text: str) -> None:
         text = without_url_secrets(text if text.endswith("\n") else text + "\n")
-        with self._progress_hidden():
+        with self._progress_hidden(), _told_when_full():
             self._out.file.write(self.signs.written(text))
             self._out.file.flush()
 
@@ -208,47 +213,49 @@ class Sink:
     def path(self, path: Path) -> None:
         """Print a file's path on a line of stdout; off a terminal byte by byte as it is, for programs to open it."""
         if self.is_terminal or not hasattr(self._out.file, "buffer"):
-            self.text(str(path))
+            self.text(str(path))  # escaped: what is read by eye is not opened
             return
-        self._out.file.flush()
-        self._out.file.buffer.write(os.fsencode(path) + b"\n")
-        self._out.file.flush()
+        with _told_when_full():
+            self._out.file.flush()
+            self._out.file.buffer.write(os.fsencode(path) + b"\n")
+            self._out.file.flush()
 
     def notice(self, text: str) -> None:
         """Tell something worth knowing, unless quiet."""
         if not self.style.quiet:
-            self._tell(f"[yellow]Note:[/] {escape(sentence(text))}")
+            self._tell(sentence(text), "Note:", "yellow")
 
     def hint(self, text: str) -> None:
         """Suggest a next step, in human mode alone."""
         if not self.style.quiet and self.is_human:
-            self._tell(f"[cyan]Hint:[/] {escape(text)}")
+            self._tell(text, "Hint:", "cyan")
 
     def detail(self, text: str) -> None:
         """Tell a detail at ``-v``."""
         if self.style.verbosity and not self.style.quiet:
-            self._tell(escape(text), style="dim")
+            self._tell(text, style="dim")
 
     def status(self, text: str) -> None:
         """Tell what was done (a file written), unless quiet."""
         if not self.style.quiet:
-            self._tell(escape(text))
+            self._tell(text)
 
     def error(self, message: str, hint: str | None = None) -> None:
         """Tell why a command failed, always."""
-        self._tell(f"[bold red]Error:[/] {escape(sentence(message))}")
+        self._tell(sentence(message), "Error:", "bold red")
         if hint:
-            self._tell(f"[cyan]Hint:[/] {escape(hint)}")
+            self._tell(hint, "Hint:", "cyan")
 
     def traceback(self, error: BaseException) -> None:
         """Tell where an error was raised, for ``--debug``."""
         lines = without_url_secrets("".join(traceback.format_exception(error)))
-        self._err.file.write(self._err_signs.written(lines))
+        self._err.file.write(self._err_signs.written(escaped(lines)))
 
-    def _tell(self, markup: str, style: str | None = None) -> None:
-        """Print a line to stderr, in the signs that it can show."""
-        text = self._err_signs.written(without_url_secrets(markup))
-        self._err.print(text, soft_wrap=True, style=style)
+    def _tell(self, text: str, label: str = "", style: str = "") -> None:
+        """Print a line to stderr, in the signs that it can show; the style is the label's if there is one."""
+        shown = self._err_signs.written(escaped(without_url_secrets(shortened(text))))
+        line = Text.assemble((label, style), " ", shown) if label else Text(shown, style)
+        self._err.print(line, soft_wrap=True)
 
     @contextmanager
     def progress(self) -> Iterator[TerminalProgress]:
@@ -339,14 +346,41 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?", "`")) else text + "."
 
 
+@contextmanager
+def _told_when_full() -> Iterator[None]:
+    """Make an error of what stdout does not take; of a pipe that nobody reads there is nothing to tell."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise EvsError(f"cannot write the result: {(error.strerror or str(error)).lower()}") from error
+
+
 def _closed() -> TextIO:
     """Where text goes whose stream the caller closed (``>&-``)."""
     return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _whole(stream: Any) -> Any:
+    """The stream, or one in its place that writes all of a text or raises.
+
+    Under ``PYTHONUNBUFFERED`` a text goes to the system in one call, which may take a part of it: the rest of a long
+    result would be lost in silence where a disk fills up.
+    """
+    raw = getattr(stream, "buffer", None)
+    if not isinstance(raw, io.RawIOBase):
+        return stream
+    buffered = io.BufferedWriter(io.FileIO(raw.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(buffered, stream.encoding, stream.errors, newline="", write_through=True)
 
 
 def _console(stream: Any, no_color: bool | None, *, is_error: bool = False) -> Console:
     if hasattr(stream, "reconfigure"):
         # A letter of a file's name that the stream does not know is written by its number: names stay apart.
         stream.reconfigure(errors="backslashreplace")
+    stream = _whole(stream)
     width = None if stream.isatty() else _PLAIN_WIDTH
-    return Console(file=stream, no_color=no_color, highlight=False, stderr=is_error, emoji=False, width=width)
+    return Console(
+        file=stream, no_color=no_color, markup=False, highlight=False, stderr=is_error, emoji=False, width=width
+    )

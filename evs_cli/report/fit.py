@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,22 +12,24 @@ from rich.console import Group
 from rich.text import Text
 
 from evs_cli.errors import BudgetError
-from evs_cli.jobs.fit import MAX_RATE, common_fit
+from evs_cli.jobs.fit import MAX_RATE, ORDER, TogetherChoice, common_fit
 from evs_cli.jobs.runner import OutcomeTally
 from evs_cli.report.clip_rows import FIT_SORTS, common_text, draw_fits, in_order, kept, size_and_grid, tell_failed
 from evs_cli.report.tables import plain_table
+from evs_cli.report.together import TOGETHER
 
 if TYPE_CHECKING:
     from evs_cli.dialects.requests import ServerRecipe
-    from evs_cli.jobs.fit import CommonFit, FitReport
+    from evs_cli.jobs.fit import ChoiceT, CommonFit, Fit, FitChoice, FitReport, TogetherFit
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
 
+_MOST_LISTED = 4
 COLUMNS = (
     *("video", "name", "dialect", "model", "path", "duration_seconds", "size", "grid", "budget", "q"),
     *("sequence_length", "retained_tokens", "total_tokens", "num_sampled_frames", "frame_height", "frame_width"),
-    *("command", "server", "request", "error"),
+    *("command", "server", "request", "is_best", "error"),
 )
 """Of CSV; a video that failed has its name and ``error`` alone."""
 
@@ -80,37 +82,44 @@ def _draw_all(done: list[Outcome[FitReport]], common: CommonFit, sink: Sink, *, 
         sink.result(Text(common_text(common, len(done)), style="bold"))
 
 
+def render_together_fit(report: TogetherFit, sink: Sink) -> None:
+    """Show how several videos fit one request, and the lines to run."""
+    records = [{"video": source.path, **asdict(source)} for source in report.sources]
+    sink.show(records, [_row(TOGETHER, report, choice) for choice in report.choices], partial(_draw, report, sink))
+    facts = {name: value for name, value in asdict(report).items() if name != "sources"}
+    sink.finish(together={**facts, "best": asdict(report.best)})
+
+
 def _fit_record(video: str, report: FitReport) -> dict[str, Any]:
-    return {"video": video, **asdict(report)}
+    return {"video": video, **asdict(report), "best": asdict(report.best)}
 
 
 def _fit_rows(video: str, report: FitReport) -> list[dict[str, Any]]:
     """The CSV rows of one video, one a way to fit."""
     return [
-        {
-            "video": video,
-            "name": report.name,
-            "dialect": report.dialect,
-            "model": report.model,
-            **size_and_grid(report.source, choice.token_grid_thw),
-            "budget": report.budget,
-            "q": choice.q,
-            "sequence_length": choice.sequence_length,
-            "retained_tokens": choice.retained_tokens,
-            "total_tokens": choice.total_tokens,
-            "num_sampled_frames": choice.num_sampled_frames,
-            "frame_height": choice.frame_size[0],
-            "frame_width": choice.frame_size[1],
-            "command": choice.command,
-            "server": None if choice.server is None else choice.server.command,
-            "request": None if choice.server is None else json.dumps(choice.server.request),
-            "error": None,
-        }
+        {**_row(video, report, choice), **size_and_grid(report.source, choice.token_grid_thw)}
         for choice in report.choices
     ]
 
 
-def _draw(report: FitReport, sink: Sink) -> None:
+def _row(video: str, report: Fit[ChoiceT], choice: ChoiceT) -> dict[str, Any]:
+    """The CSV row of one way to fit; what is of one video alone is empty."""
+    shared = ("name", "dialect", "model", "budget")
+    counted = ("q", "sequence_length", "retained_tokens", "total_tokens", "num_sampled_frames", "command")
+    return {
+        **dict.fromkeys(COLUMNS),
+        "video": video,
+        **{name: getattr(report, name) for name in shared},
+        **{name: getattr(choice, name) for name in counted},
+        "frame_height": choice.frame_size[0],
+        "frame_width": choice.frame_size[1],
+        "server": None if choice.server is None else choice.server.command,
+        "request": None if choice.server is None else json.dumps(choice.server.request),
+        "is_best": choice is report.best,
+    }
+
+
+def _draw(report: FitReport | TogetherFit, sink: Sink) -> None:
     """A table of the choices, and below it their lines whole, so that they can be copied."""
     for note in report.notes:
         sink.notice(f"{report.name}: {note}")
@@ -128,20 +137,21 @@ def _draw(report: FitReport, sink: Sink) -> None:
         )
     headings = ("", "q", "keep", "frames", "size", "video tokens", "sequence")
     table = plain_table(headings, is_terminal=sink.is_terminal)
-    choices = report.choices
+    choices: Sequence[FitChoice | TogetherChoice] = report.choices
     for number, choice in enumerate(choices, 1):
         table.add_row(
             str(number),
             f"{choice.q:g}",
             f"{1 - choice.q:.2f}",
-            f"{choice.num_sampled_frames}",
+            _frames_text(choice),
             f"{choice.frame_size[1]}x{choice.frame_size[0]}",
             f"{choice.retained_tokens:,}",
             f"{choice.sequence_length:,}",
         )
-    note = "1 is the present sampling" if report.present is not None else "The present sampling is none of them"
     sink.result(Group(Text(f"{report.name}  ({report.model})", style="bold"), Text(head), table))
-    sink.result(Text(f"{note}; then least pruning, most frames, largest frames. The lines to run:", style="dim"))
+    best = next(number for number, choice in enumerate(choices, 1) if choice is report.best)
+    note = "1 is the present sampling" if report.present is not None else "The present sampling is none of them"
+    sink.result(Text(f"{note}. {best} is the best: {ORDER}. The lines to run:", style="dim"))
     for number, choice in enumerate(choices, 1):
         sink.text(f"{number:2}  {choice.command}")
         if choice.server is not None:
@@ -151,6 +161,13 @@ def _draw(report: FitReport, sink: Sink) -> None:
     if first is not None and first.command is not None:
         sink.result(Text("The whole request of 1:", style="dim"))
         sink.text(json.dumps(first.request))
+
+
+def _frames_text(choice: FitChoice | TogetherChoice) -> str:
+    """The sampled frames, of each video of a request where they are few."""
+    if isinstance(choice, TogetherChoice) and len(choice.videos) <= _MOST_LISTED:
+        return " + ".join(str(video.num_sampled_frames) for video in choice.videos)
+    return f"{choice.num_sampled_frames}"
 
 
 def _server_lines(server: ServerRecipe) -> list[str]:

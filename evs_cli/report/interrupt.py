@@ -1,4 +1,4 @@
-"""Ctrl-C that is not lost.
+"""Ctrl-C that is not lost, and SIGTERM and SIGHUP as clean as it.
 
 Python raises ``KeyboardInterrupt`` wherever the program happens to be. In a destructor it is printed and dropped; in
 the import of an extension module it may become an ``ImportError``. So one that was dropped is raised again, and the
@@ -15,23 +15,37 @@ from types import FrameType
 from typing import Any
 
 _was_asked = False
+_number = int(signal.SIGINT)
+_DEADLY = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""What ends a program from outside: a scheduler's time limit, a terminal that was closed. Windows has no SIGHUP."""
 _AGAIN_SECONDS = 0.05  # long enough to be out of the destructor that dropped it
 
 
 def watch() -> None:
-    """Remember Ctrl-C from now on; called by the program, never by the library.
+    """Remember Ctrl-C from now on, and take the signals that end a program for one; called by the program alone.
 
-    It leaves alone a handler that is not Python's own, such as of a shell that ignores Ctrl-C for what runs behind it.
+    By default SIGTERM and SIGHUP end a program at once, and what it was writing stays in the user's folder.
+    It leaves alone a handler that is not Python's own, such as of a shell that ignores Ctrl-C for what runs behind it,
+    or of ``nohup``.
     """
-    is_pythons = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_pythons and threading.current_thread() is threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _remember)
         _raise_again_when_dropped()
+    for number in _DEADLY:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _remember)
+
+
+def exit_code() -> int:
+    """What a shell expects of a program that such a signal ended: 130 of Ctrl-C, 143 of SIGTERM, 129 of SIGHUP."""
+    return 128 + _number
 
 
 def _remember(number: int, frame: FrameType | None) -> None:
-    global _was_asked
-    _was_asked = True
+    global _was_asked, _number
+    _was_asked, _number = True, number
     raise KeyboardInterrupt
 
 

@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from evs_cli.report.escaped_text import escaped_json
+
 SCHEMA_VERSION = 2
 """Of every command's JSON document."""
 
@@ -76,4 +78,4 @@ class JsonDocument:
 
 def _compact(value: Any, *, is_ascii: bool) -> str:
     """JSON on one line; NaN is a bug and raises."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=is_ascii, separators=(",", ":"))
+    return escaped_json(json.dumps(value, allow_nan=False, ensure_ascii=is_ascii, separators=(",", ":")))

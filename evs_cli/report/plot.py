@@ -46,13 +46,14 @@ def check_plot_path(path: Path, *, overwrite: bool) -> None:
     check_figure_path(path, SUFFIXES, named="--plot", overwrite=overwrite)
 
 
-def save_sweep_plot(sweeps: Sequence[tuple[str, Sweep]], path: Path, table: str) -> Path:
+def save_sweep_plot(sweeps: Sequence[tuple[str, Sweep]], path: Path, table: str, *, overwrite: bool = False) -> Path:
     """Draw prompt length, and change kept, over the rate; the same sweeps give the same bytes.
 
     Args:
         sweeps: each with the name of its video.
         path: the picture.
         table: the same numbers as CSV text, written beside it.
+        overwrite: whether both may exist.
 
     Returns:
         The CSV's path.
@@ -69,10 +70,10 @@ def save_sweep_plot(sweeps: Sequence[tuple[str, Sweep]], path: Path, table: str)
         mpl.rcdefaults()  # a user's own style would change the bytes, and perhaps hide a line
         mpl.rcParams.update({"svg.hashsalt": "evs", "font.size": 10, "axes.titlesize": 10})
         figure = _drawn(sweep_curves(sweeps))
-        with replacing(path) as file:
+        with replacing(path, overwrite=overwrite) as file:
             undated = None if path.suffix == ".png" else {"CreationDate" if path.suffix == ".pdf" else "Date": None}
             figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=undated)
-    with replacing(target) as file:
+    with replacing(target, overwrite=overwrite) as file:
         file.write(table.encode())
     return target
 

@@ -27,8 +27,12 @@ NamedSweep = tuple[str, Sweep]
 """A video as it was named, and its rates."""
 
 
-def render_sweeps(outcomes: Iterable[Outcome[Sweep]], sink: Sink, plot: Path | None = None) -> None:
+def render_sweeps(
+    outcomes: Iterable[Outcome[Sweep]], sink: Sink, plot: Path | None = None, *, overwrite: bool = False
+) -> None:
     """Show each sweep as it comes, a summary over several videos, and draw them where ``plot`` says.
+
+    ``overwrite`` tells whether the picture may exist.
 
     Raises:
         SomeVideosFailedError: one of several videos failed.
@@ -46,7 +50,7 @@ def render_sweeps(outcomes: Iterable[Outcome[Sweep]], sink: Sink, plot: Path | N
     if plot is not None and done:
         from evs_cli.report.plot import save_sweep_plot
 
-        table = save_sweep_plot(done, plot, records.to_csv(_csv_rows(done, is_single=False)))
+        table = save_sweep_plot(done, plot, records.to_csv(_csv_rows(done, is_single=False)), overwrite=overwrite)
         sink.status(f"wrote {plot} and {table}")
     tally.raise_errors("sweeps")
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evs_cli.pipeline.progress import Progress
     from evs_cli.report.console import Sink
 
-Drawer = Callable[["View", Path, int], PictureWriter]
+Drawer = Callable[["View", Path, int, bool], PictureWriter]
 
 
 class Checker(Protocol):
@@ -52,41 +52,41 @@ class OutputKind:
     max_frames: int | None
     """Most frames it draws unless the user says otherwise; None draws all."""
     open: Drawer
-    """Makes the writer, of a view, a path and the most frames."""
+    """Makes the writer, of a view, a path, the most frames, and whether the path may exist."""
     draws_all_runs: bool = False
     """Whether it has room for more than one run."""
     check: Checker | None = None
     """Refuses a path before any work; None does so as for any file."""
 
 
-def _page(view: View, path: Path, max_frames: int) -> PictureWriter:
+def _page(view: View, path: Path, max_frames: int, overwrite: bool) -> PictureWriter:
     from evs_cli.report.page.writer import PageWriter
 
-    return PageWriter(view, path, max_frames)
+    return PageWriter(view, path, max_frames, overwrite=overwrite)
 
 
-def _film(view: View, path: Path, max_frames: int) -> PictureWriter:
+def _film(view: View, path: Path, max_frames: int, overwrite: bool) -> PictureWriter:
     from evs_cli.report.pictures.film import FilmWriter
 
-    return FilmWriter(view, path, max_frames)
+    return FilmWriter(view, path, max_frames, overwrite=overwrite)
 
 
-def _sheet(view: View, path: Path, max_frames: int) -> PictureWriter:
+def _sheet(view: View, path: Path, max_frames: int, overwrite: bool) -> PictureWriter:
     from evs_cli.report.pictures.sheet import SheetWriter
 
-    return SheetWriter(view, path, max_frames)
+    return SheetWriter(view, path, max_frames, overwrite=overwrite)
 
 
-def _strip(view: View, path: Path, max_frames: int) -> PictureWriter:
+def _strip(view: View, path: Path, max_frames: int, overwrite: bool) -> PictureWriter:
     from evs_cli.report.pictures.strip import StripWriter
 
-    return StripWriter(view, path, max_frames)
+    return StripWriter(view, path, max_frames, overwrite=overwrite)
 
 
-def _folder(view: View, path: Path, max_frames: int) -> PictureWriter:
+def _folder(view: View, path: Path, max_frames: int, overwrite: bool) -> PictureWriter:
     from evs_cli.report.pictures.folder import FolderWriter
 
-    return FolderWriter(view, path, max_frames)
+    return FolderWriter(view, path, max_frames, overwrite=overwrite)
 
 
 FOLDER = OutputKind("folder of pictures", (), None, _folder, check=check_output_folder)
@@ -105,6 +105,8 @@ class ViewOutput:
 
     path: Path
     kind: OutputKind
+    overwrite: bool = False
+    """Whether it may exist when it is written."""
 
 
 def settle_view_outputs(
@@ -151,7 +153,7 @@ def _settled(name: str, known: str, num_runs: int, *, overwrite: bool) -> ViewOu
         check_output_file(path, (path.suffix,), overwrite=overwrite)
     else:
         kind.check(path, overwrite=overwrite)
-    return ViewOutput(path, kind)
+    return ViewOutput(path, kind, overwrite)
 
 
 def _names_folder(name: str) -> bool:
@@ -208,7 +210,7 @@ def draw_outputs(
         writers = []
         for each in outputs:
             most = max_frames or each.kind.max_frames or view.runs[0].token_grid_thw[0]
-            writers.append(each.kind.open(view, each.path, most))
+            writers.append(each.kind.open(view, each.path, most, each.overwrite))
             begun.callback(writers[-1].discard)  # an interrupt ends the process without its destructors
         _hand_frames(view, writers, progress)
         # Two strips of one name share a CSV.

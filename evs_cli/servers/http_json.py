@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from evs_cli.errors import ServerError, UsageError, without_secrets
+from evs_cli.servers.deadline import Deadline
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
 """A server decodes the whole clip before it answers."""
@@ -143,21 +144,22 @@ class HttpJson:
         return {"Accept": "application/json", **key}
 
     def _ask(self, request: urllib.request.Request, what: str) -> dict[str, Any]:
-        try:
-            with self._opener().open(request, timeout=self.timeout_seconds) as answer:
-                text = answer.read(MAX_ANSWER_BYTES + 1)
-                if len(text) <= MAX_ANSWER_BYTES and answer.length:  # a bounded read ends early without a word
-                    raise http.client.IncompleteRead(text, answer.length)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise self._status_error(error, what) from self._shown(error)
-        except (OSError, http.client.HTTPException) as error:
-            raise self._connection_error(error, what) from self._shown(error)
+        with Deadline(self.timeout_seconds) as deadline:
+            try:
+                text = self._exchanged(request, deadline)
+                if deadline.is_over:  # an answer without a length ends where the connection does
+                    raise TimeoutError
+            except urllib.error.HTTPError as error:
+                with error:
+                    raise self._status_error(error, what) from self._shown(error)
+            except (OSError, http.client.HTTPException, ValueError) as error:  # the last of a chunk of negative size
+                fault = TimeoutError() if deadline.is_over else error
+                raise self._connection_error(fault, what) from self._shown(error)
         if len(text) > MAX_ANSWER_BYTES:
             raise ServerError(f"{self.address} answers {what} with more than {MAX_ANSWER_BYTES:,} bytes.")
         try:
             content = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             said = self._said(_text(text)) or "nothing"
             raise ServerError(
                 f"{self.address} answers {what} with something that is no JSON: {said}.",
@@ -167,10 +169,18 @@ class HttpJson:
             raise ServerError(f"{self.address} answers {what} with JSON that is no object.")
         return content
 
-    def _opener(self) -> urllib.request.OpenerDirector:
+    def _exchanged(self, request: urllib.request.Request, deadline: Deadline) -> bytes:
+        """The body of the answer; of one that is too long, a byte more than is allowed."""
+        with self._opener(deadline).open(request, timeout=self.timeout_seconds) as answer:
+            text: bytes = answer.read(MAX_ANSWER_BYTES + 1)
+            if len(text) <= MAX_ANSWER_BYTES and answer.length:  # a bounded read ends early without a word
+                raise http.client.IncompleteRead(text, answer.length)
+            return text
+
+    def _opener(self, deadline: Deadline) -> urllib.request.OpenerDirector:
         """One that follows no redirect, and asks no proxy for a server on this machine."""
         proxies = [urllib.request.ProxyHandler({})] if is_loopback(urlsplit(self.address).hostname or "") else []
-        return urllib.request.build_opener(_NoRedirects, *proxies)
+        return urllib.request.build_opener(_NoRedirects, *deadline.handlers(), *proxies)
 
     def _status_error(self, error: urllib.error.HTTPError, what: str) -> HttpStatusError:
         if 300 <= error.code < 400:
@@ -182,7 +192,7 @@ class HttpJson:
             )
         try:
             said = error_message(error.read(_MAX_ERROR_BYTES), self.api_key)
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException, ValueError):
             said = ""
         hints = {
             401: "Name the environment variable that holds the key: --api-key VARIABLE.",
@@ -194,7 +204,7 @@ class HttpJson:
             f"{self.address} answers {what} with {error.code}: {reason}", error.code, hint=hints.get(error.code)
         )
 
-    def _connection_error(self, error: OSError | http.client.HTTPException, what: str) -> ServerError:
+    def _connection_error(self, error: OSError | http.client.HTTPException | ValueError, what: str) -> ServerError:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(cause, TimeoutError):
             return ServerError(
@@ -206,9 +216,8 @@ class HttpJson:
                 f"cannot reach {self.address}: its certificate or TLS is not accepted ({self._said(str(cause))}).",
                 hint="SSL_CERT_FILE names the certificates to trust; a server without TLS has an http:// address.",
             )
-        if isinstance(error, (http.client.HTTPException, ConnectionResetError, BrokenPipeError)) or isinstance(
-            cause, (http.client.HTTPException, ConnectionResetError, BrokenPipeError)
-        ):
+        broken = (http.client.HTTPException, ConnectionResetError, BrokenPipeError, ValueError)
+        if isinstance(error, broken) or isinstance(cause, broken):
             return ServerError(
                 f"{self.address} breaks off the connection at {what}.",
                 hint="It may take no HTTP there, or no request of this size: see its log, or give --as-url.",
@@ -242,11 +251,11 @@ def error_message(answer: bytes, key: str | None = None) -> str:
     the ``key`` they were sent, so it is taken out.
     """
     try:
-        content = json.loads(answer)
-    except ValueError:
+        said = "; ".join(_messages(json.loads(answer)))
+    except (ValueError, RecursionError):
         text = _text(answer)
         return "" if text.lstrip().startswith("<") else _shortened(text, key)
-    return _shortened("; ".join(_messages(content)), key)
+    return _shortened(said, key)
 
 
 def _messages(content: Any) -> Iterator[str]:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +26,7 @@ from evs_cli.video.info import VideoInfo
 from evs_cli.video.packets import Int64Array
 from evs_cli.video.pyav import one_thread
 from evs_cli.video.source import VideoSource, open_binary
+from evs_cli.video.temporary_copy import temporary_copy
 
 _CHILD = Path(__file__).with_name("decord_child.py")
 _HINT = "use --decoder pyav"
@@ -87,10 +86,7 @@ def _local_path(source: VideoSource) -> Iterator[str]:
     if isinstance(source, (str, os.PathLike)):
         yield os.fspath(source)
         return
-    with tempfile.TemporaryDirectory(prefix="evs-") as folder:
-        path = Path(folder) / "video"
-        with open_binary(source) as file, path.open("wb") as copy:
-            shutil.copyfileobj(file, copy)
+    with open_binary(source) as file, temporary_copy(file, "video") as path:
         yield str(path)
 
 

@@ -1,5 +1,6 @@
 """What goes wrong, in words and exit codes: one line, a hint, the code of style.md's table, and never a traceback."""
 
+import json
 import os
 import platform
 import shutil
@@ -522,11 +523,49 @@ def test_a_reader_that_is_gone_is_no_error(command):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("command", ["models", "models --json"])
-def test_a_full_disk_under_stdout_is_no_bug_of_evs(command):
-    done = shell(f"$EVS {command} > /dev/full")
+@pytest.mark.parametrize("environment", ["", "PYTHONUNBUFFERED=1"])
+def test_a_full_disk_under_stdout_is_no_bug_of_evs(command, environment):
+    done = shell(f"{environment} $EVS {command} > /dev/full")
     assert done.returncode == 1
     assert "no space left" in done.stderr.lower()
     assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("environment", ["", "PYTHONUNBUFFERED=1"])
+def test_a_result_that_a_disk_takes_a_part_of_is_an_error(pruned, tmp_path, environment):
+    """The system takes what fits in a single call, and says so by its count alone; unbuffered Python overlooks it."""
+    out = tmp_path / "out.json"
+    limited = f'ulimit -f 8; {environment} $EVS show "$1" --json --print embeddings > "$2"'
+    done = shell(limited, str(pruned), str(out))
+    assert done.returncode == 1
+    assert "cannot write the result: file too large" in done.stderr
+    assert 0 < out.stat().st_size <= 8 * 1024
+
+
+def test_no_room_for_a_piped_video_is_told_with_the_place(tmp_path):
+    done = shell('export TMPDIR="$1"; (ulimit -f 8; $EVS plan - --json) < "$2"', str(tmp_path), CROSSING)
+    assert done.returncode == 1
+    assert f"Error: cannot keep a copy of stdin in {tmp_path}: file too large.\nHint: Set TMPDIR" in done.stderr
+    assert json.loads(done.stdout)["videos"][0]["exit_code"] == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("OSError(28, 'No space left on device', '/x/y')", "Error: no space is left on the disk of /x/y.\n"),
+        ("MemoryError()", "Error: out of memory.\nHint: Fewer frames a batch take less: --batch-frames 1."),
+    ],
+)
+def test_what_any_part_may_run_out_of_is_no_bug(error, words):
+    program = (
+        "import sys\nimport evs_cli.cli.app as app\n"
+        f"def fail(*_): raise {error}\napp._run = fail\nsys.exit(app.main([]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=ENV)
+    assert done.returncode == 1
+    assert words in done.stderr
     assert "bug" not in done.stderr
 
 

@@ -12,6 +12,7 @@ import torch
 import evs_cli
 from evs_cli.encoders.registry import FAMILIES
 from evs_cli.encoders.source import SHORT_NAMES
+from evs_cli.files.artifact_checksums import with_checksums
 
 ROOT = Path(__file__).resolve().parents[2]
 CROSSING = str(ROOT / "samples" / "crossing.mp4")
@@ -188,7 +189,7 @@ def test_show_of_odd_provenance_is_no_bug(evs, tmp_path, artifacts, change):
     """Taken or refused, but in words."""
     record = torch.load(artifacts[0] / "out.pt", weights_only=True)
     record["provenance"] = {**record["provenance"], **change} if change else {}
-    torch.save(record, tmp_path / "odd.pt")
+    torch.save(with_checksums(record), tmp_path / "odd.pt")
     for form in ((), ("--json",), ("--format", "csv")):
         code, _, err = evs("show", tmp_path / "odd.pt", *form)
         assert code in (0, 5), err
@@ -200,7 +201,7 @@ def test_show_of_values_that_json_lacks(evs, tmp_path, artifacts):
     for name in ("embeddings", "pts_seconds", "prompt_seconds"):
         changed = {**record, name: record[name].clone()}
         changed[name].view(-1)[0] = float("nan")
-        torch.save(changed, tmp_path / "odd.pt")
+        torch.save(with_checksums(changed), tmp_path / "odd.pt")
         code, out, err = evs("show", tmp_path / "odd.pt", "--json", "--print", "embeddings")
         assert code in (0, 5), (name, err)
         json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))

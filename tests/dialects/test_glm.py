@@ -505,6 +505,11 @@ def test_the_profiled_video_is_vllms_own(image, video, max_model_len):
     )
     model = replace(GLM41, image_max_pixels=image, max_pixels=video)
     assert profiled_item_tokens(model, max_model_len) == max(most, tokens)
+    frames = max(2, info._get_max_video_frames(max_model_len))
+    _, tokens = info._get_vision_info(
+        image_width=side.width, image_height=side.height, num_frames=frames, max_image_pixels=video
+    )
+    assert profiled_item_tokens(model, max_model_len, takes_images=False) == tokens
 
 
 def test_the_profiled_video_of_glm46():
@@ -512,6 +517,9 @@ def test_the_profiled_video_of_glm46():
     assert profiled_item_tokens(GLM46, 65_536) == 30_000 + 320 * (2 + 4) + 2
     other = replace(GLM46, architecture="Glm46VForConditionalGeneration")
     assert profiled_item_tokens(other, 65_536) == 30_000
+    images = replace(other, image_max_pixels=other.max_pixels * 2)
+    assert profiled_item_tokens(images, 65_536) == 60_000
+    assert profiled_item_tokens(images, 65_536, takes_images=False) == 30_000
 
 
 @cases(2500)

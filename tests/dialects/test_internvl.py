@@ -232,6 +232,7 @@ def test_the_profiled_item():
     """13 tiles of an image, or as many frames as the context holds beside one image."""
     assert profiled_item_tokens(INTERNVL3, 32_768) == (32_768 - 13 * 256) // 256 * 256
     assert profiled_item_tokens(INTERNVL3, 1024) == 13 * 256
+    assert profiled_item_tokens(INTERNVL3, 1024, takes_images=False) == 1024
 
 
 # ----------------------------------------------------------------------------------------- vLLM's own functions
@@ -302,3 +303,5 @@ def test_the_profiled_video_is_vllms_own(max_model_len, tiles, side):
     num_frames = own(info, max_model_len, {"image": 1, "video": 1})
     model = replace(INTERNVL3, image_tiles=tiles, tokens_per_tile=per_tile)
     assert profiled_item_tokens(model, max_model_len) == max(tiles, num_frames) * per_tile
+    alone = own(info, max_model_len, {"video": 1})
+    assert profiled_item_tokens(model, max_model_len, takes_images=False) == alone * per_tile

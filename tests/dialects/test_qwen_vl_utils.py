@@ -196,6 +196,14 @@ def test_a_limit_of_all_frames_has_no_place_in_a_processor_of_single_ones(evs, s
     assert "Expected --frame-max-pixels, or --dialect evs or qwen-vl-utils." in err
 
 
+def test_nor_in_a_request_of_frames(evs, tiny_model, tmp_path):
+    line = ["export", "samples/crossing.mp4", "--to", "vllm-frames", "-o", tmp_path / "body.json"]
+    code, _, err = evs(*line, "--model", tiny_model("qwen2_5_vl"), "--video-max-pixels", 1_000_000)
+    assert code == 2
+    assert "--video-max-pixels has no effect on " in err
+    assert "under vllm@0.33" in err
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -1,5 +1,8 @@
 """A server's plan is what runs: ids by the processor's own hand, sizes and counts by encoding, facts by real files."""
 
+import io
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -78,7 +81,7 @@ def test_the_length_of_what_a_client_sees(tiny_model, model_type, dialect, q):
     encoder = Session(make_request(model=str(tiny_model(model_type)))).encoder
     planner, served = served_of(encoder, dialect, ServerSource(57, 12.5, 90, 120), "What moves?")
     ids = planner.client_ids(served, q, EncodeOptions(prompt="What moves?"))
-    assert len(ids) == planner.sequence_length(served.server, q, EncodeOptions(prompt="What moves?"))
+    assert len(ids) == planner.sequence_length([served.server], q, EncodeOptions(prompt="What moves?"))
     assert ids.count(served.encode.layout.placeholder_token_id) == served.encode.retained_tokens(q)
     assert len(ids) == served.encode.sequence_length(q)
 
@@ -279,3 +282,27 @@ def test_the_library_takes_a_dialect_too(tiny_model):
     pruned = evs_cli.prune_video(SAMPLE, q=0.5, model=str(tiny_model("qwen3_vl")), dialect="vllm", fps=1.0)
     assert pruned.provenance["dialect"] == "vllm@0.33"
     assert pruned.token_grid_thw[0] == 5
+
+
+def test_a_file_is_decoded_before_it_is_planned(evs, tiny_model, tmp_path):
+    """5 of 20 frames are noise: vLLM leaves those out that it asks for. A plan alone takes them for whole."""
+    line = ["plan", damaged_clip(tmp_path), "--model", tiny_model("qwen3_vl"), "--dialect", "vllm", "--fps", 10]
+    _, _, err = evs(*line)
+    assert "it leaves them out" not in err
+    code, _, err = evs(*line, "--decode-first")
+    assert (code, "5 of its 20 frames are not to be decoded, and it leaves them out" in err) == (0, True)
+    code, _, err = evs("plan", SAMPLE, "--decode-first")
+    assert (code, "--decode-first has no effect on evs" in err) == (2, True)
+
+
+def test_standard_input_is_read_again_where_a_server_needs_it(evs, tiny_model, monkeypatch, tmp_path):
+    """An uneven file is sought to its end, which is behind the scan; its copy is there still."""
+    path = video("vfr.mp4")
+    _, expected, _ = evs("plan", path, "--model", tiny_model("qwen3_vl"), "--dialect", "vllm", "--json")
+    with path.open("rb") as file:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+        code, out, err = evs("plan", "-", "--model", tiny_model("qwen3_vl"), "--dialect", "vllm", "--json")
+    assert code == 0, err
+    assert [d["server_source"] for d in json.loads(out)["videos"]] == [
+        d["server_source"] for d in json.loads(expected)["videos"]
+    ]

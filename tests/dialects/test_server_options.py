@@ -1,10 +1,14 @@
 """A server's options as its command line has them."""
 
+from dataclasses import replace
+
 import pytest
+from served_models import QWEN3
 
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.server_command import ServerRequest, parse_server_command
 from evs_cli.dialects.server_options import parse_server_options
+from evs_cli.dialects.vllm_0_33_limits import encoder_cache
 from evs_cli.errors import UsageError
 
 VLLM, SGLANG, HF = (parse_dialect(name) for name in ("vllm", "sglang", "hf"))
@@ -59,8 +63,10 @@ def test_what_a_line_says_beside_its_options():
     override = "sglang serve X --json-model-override-args '{\"video_pruning_rate\": 0.88}'"
     ((_, options),) = ServerRequest(server_cmd=override).resolve()
     assert options.video_pruning_rate == 0.88
-    with pytest.raises(UsageError, match="Expected evs, the rule that is counted here"):
-        parse_server_command("vllm serve X --video-pruning-rate 0.5 --video-pruning-method vidcom2")
+    ((_, options),) = ServerRequest(server_cmd="vllm serve X --video-pruning-method vidcom2").resolve()
+    assert options.video_pruning_method == "vidcom2"
+    with pytest.raises(UsageError, match=r"Invalid --video-pruning-method 'other'\. Expected evs or vidcom2"):
+        ServerRequest(server_cmd="vllm serve X --video-pruning-method other").resolve()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,10 @@ def test_what_a_line_says_beside_its_options():
     [
         ("""--limit-mm-per-prompt '{"video": 2, "image": 0}'""", 2),
         ("""--limit-mm-per-prompt '{"video": {"count": 3, "num_frames": 8}}'""", 3),
+        ("""--limit-mm-per-prompt '{"video": {"num_frames": 8}}'""", None),  # a size alone leaves vLLM's own 999
         ("--limit-mm-per-prompt.video 0", 0),
+        ("--limit-mm-per-prompt.video.count 4", 4),
+        ("--language-model-only", 0),
         ("--limit-mm-per-prompt video=1,image=4", 1),
         ("""--limit-mm-per-prompt '{"image": 1}'""", None),
         ("", None),
@@ -78,6 +87,32 @@ def test_how_many_videos_a_request_may_hold(limit, most):
     command = parse_server_command(f"vllm serve m {limit}")
     assert command.model == "m"
     assert parse_server_options(command.dialect, **command.options).max_videos == most
+
+
+def test_sglang_bounds_videos_too():
+    command = parse_server_command("""python -m sglang.launch_server --limit-mm-data-per-request '{"video": 2}'""")
+    options = parse_server_options(command.dialect, **command.options)
+    assert (options.max_videos, options.takes_images) == (2, True)
+    with pytest.raises(UsageError, match=r"Invalid --limit-mm-data-per-request .* Expected a number of videos"):
+        parse_server_command("""python -m sglang.launch_server --limit-mm-data-per-request '{"video": "2"}'""")
+
+
+def test_images_size_the_encoder_cache_unless_there_are_none():
+    def cache(model, line):
+        command = parse_server_command(f"vllm serve m --max-num-batched-tokens 1 {line}")
+        return encoder_cache(model, parse_server_options(command.dialect, **command.options), 32_768).most
+
+    no_image = """--limit-mm-per-prompt '{"image": 0}'"""
+    qwen3 = replace(QWEN3, image_max_pixels=32 * 32 * 9000, max_pixels=32 * 32 * 2 * 5000)
+    assert (cache(qwen3, ""), cache(qwen3, no_image)) == (9000, 5000)
+    assert cache(qwen3, """--limit-mm-per-prompt '{"image": 3}'""") == 9000  # one is expected, however many may come
+
+
+def test_a_size_in_the_limits_is_said_not_to_be_read(evs, tiny_model):
+    line = f"vllm serve {tiny_model('qwen3_vl')} --limit-mm-per-prompt " + """'{"video": {"count": 2, "width": 99}}'"""
+    code, _, err = evs("plan", "--height", 90, "--width", 120, "--duration", 4, "--server-cmd", line)
+    assert code == 0
+    assert "width in --limit-mm-per-prompt of the server's command line is not counted with" in err
 
 
 def test_a_server_that_takes_no_video(evs, tiny_model):
@@ -104,6 +139,9 @@ def test_a_config_file_is_read_and_the_line_wins(tmp_path):
         assert parse_server_command(f"vllm serve m --config {path}").options["unread"] == (
             "--config, a file that is not here or holds no options",
         )
+    path.write_text("chat-template: t.jinja\nlimit-mm-per-prompt:\n  video: 2\n", encoding="utf-8")
+    given = parse_server_command(f"vllm serve m --config {path}").options
+    assert (given["unread"], given["max_videos"]) == (("--chat-template",), 2)
 
 
 def test_what_is_not_read_is_said(evs, tiny_model, tmp_path):

@@ -149,6 +149,15 @@ def test_a_broken_index_is_an_error_in_our_words(copied, text):
         open_encoder(str(folder)).load("cpu", torch.float32)
 
 
+@pytest.mark.parametrize("shard", ["../../x.safetensors", "/etc/passwd", "a/b.safetensors", "..", "", 3, None, ["a"]])
+def test_a_shard_outside_of_its_folder_is_not_read(copied, shard):
+    folder = copied("qwen3_vl")
+    index = {"weight_map": {"model.visual.patch_embed.proj.weight": shard}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match=r"^cannot load .*which is no file's name"):
+        open_encoder(str(folder)).load("cpu", torch.float32)
+
+
 # ------------------------------------------------------------------------------------------ nothing is made up
 
 

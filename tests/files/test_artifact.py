@@ -26,6 +26,7 @@ import evs_cli
 from evs_cli.core.pruned_video import PrunedVideo
 from evs_cli.errors import ArtifactError, UsageError
 from evs_cli.files import artifact
+from evs_cli.files.artifact_checksums import split_tensors, with_checksums
 
 ROOT = Path(__file__).resolve().parents[2]
 CROSSING = ROOT / "samples" / "crossing.mp4"
@@ -116,7 +117,7 @@ def test_both_formats_hold_the_same(tmp_path):
 def test_torch_opens_it_safely_and_the_design_finds_its_fields(tmp_path):
     evs_cli.save(real(), tmp_path / "out.pt")
     record = torch.load(tmp_path / "out.pt", weights_only=True)
-    assert record["schema_version"] == 1
+    assert record["schema_version"] == 2
     assert {field.name for field in dataclasses.fields(PrunedVideo)} < set(record)
     assert record["embeddings"].shape == (33, 384)
     assert record["retention_mask"].dtype == torch.bool
@@ -277,7 +278,7 @@ def test_safetensors_metadata_is_one_key_of_sorted_json(tmp_path):
     assert set(metadata) == {"evs"}
     parsed = json.loads(metadata["evs"])
     assert json.dumps(parsed, sort_keys=True) == json.dumps(json.loads(metadata["evs"]), sort_keys=False)
-    assert parsed["schema_version"] == 1
+    assert parsed["schema_version"] == 2
     assert "embeddings" in names
 
 
@@ -461,7 +462,7 @@ def test_a_field_that_is_missing(tmp_path, name):
     "name", [name for name in FIELDS if name not in ("deepstack_embeddings", "token_inputs")]
 )  # none is a legal number
 def test_a_field_that_is_missing_in_safetensors(tmp_path, name):
-    tensors, rest = artifact._split_tensors(record_of())
+    tensors, rest = split_tensors(record_of())
     tensors = {key: value for key, value in tensors.items() if not key.startswith(name)}
     rest.pop(name, None)
     save_file(tensors, tmp_path / "bad.safetensors", metadata={"evs": json.dumps(rest)})
@@ -587,7 +588,10 @@ def add(amount):
 
 
 CHANGES = {
-    "schema 2": (with_values(schema_version=2), "schema_version 2"),
+    "schema 3": (with_values(schema_version=3), "schema_version 3. Expected 1 or 2"),
+    "schema of a flag": (with_values(schema_version=True), "schema_version True"),
+    "no checksums": (lambda r: {k: v for k, v in r.items() if k != "checksums"}, "checksums are missing"),
+    "a flag turned": (with_values(features_are_batched=True), "values not what was written"),
     "schema as text": (with_values(schema_version="1"), "schema_version '1'"),
     "no schema": (lambda r: {k: v for k, v in r.items() if k != "schema_version"}, "schema_version"),
     "q keeps more": (with_values(q=0.3), r"\bq\b"),
@@ -668,7 +672,7 @@ def test_a_q_that_keeps_the_same_number_is_taken(tmp_path):
     torch.save({**record_of(), "q": 0.5000001}, tmp_path / "out.pt")
     with pytest.raises(ArtifactError):  # 24 * 0.4999999 is 11
         evs_cli.load(tmp_path / "out.pt")
-    torch.save({**record_of(), "q": 0.4999999}, tmp_path / "out.pt")
+    torch.save(with_checksums({**record_of(), "q": 0.4999999}), tmp_path / "out.pt")
     assert evs_cli.load(tmp_path / "out.pt").retained_tokens == 12
 
 

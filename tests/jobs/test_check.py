@@ -166,6 +166,14 @@ def test_the_model_is_the_servers_own_where_none_is_named(clip, tiny_model):
         check_video(CheckRequest(str(clip), server.url))
 
 
+def test_a_server_does_not_choose_what_code_is_run(clip, tiny_model):
+    with (
+        CountingServer(tiny_model("qwen3_vl")) as server,
+        pytest.raises(UsageError, match=r"without --model the server names it\. Expected both"),
+    ):
+        check_video(CheckRequest(str(clip), server.url), trust_remote_code=True)
+
+
 def test_the_key_is_sent_and_never_told(check, monkeypatch):
     monkeypatch.setenv("MY_KEY", "s3cret")
     report = check(Habits(key="s3cret"), key="MY_KEY")

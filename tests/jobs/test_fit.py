@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from evs_cli.cli.app import main
 from evs_cli.errors import BudgetError, UsageError
-from evs_cli.jobs.fit import MAX_RATE, STEP, FitRequest, smallest_rate
+from evs_cli.jobs.fit import MAX_RATE, STEP, FitRequest
 from evs_cli.jobs.fit_run import fit_request, run_fit
+from evs_cli.jobs.fit_search import smallest_rate
 from evs_cli.jobs.plan import BudgetJob
 from evs_cli.pipeline.clips import NumbersRequest
 from evs_cli.pipeline.planner import Planner
@@ -168,3 +169,33 @@ def test_several_videos_each_get_their_own_answer(tmp_path, capsys):
     assert {row["name"] for row in rows if not row["error"]} == {"slides.mp4", "crossing.mp4"}
     assert all(int(row["sequence_length"]) <= 700 for row in rows if not row["error"])
     assert [(row["video"], row["error"]) for row in rows if row["error"]] == [(gone["video"], gone["error"])]
+
+
+def test_all_frames_at_the_largest_size_that_needs_no_pruning(served_checkpoint):
+    """768 frames of 1080p in 24,576 tokens: 384 x 10 x 6 tokens at 280x168; a pixel more of the short side is over."""
+    line = "VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES=99999999999 vllm serve m"
+    job = BudgetJob(make_request(model=str(served_checkpoint("qwen2_5_vl")), server_cmd=line))
+    report = fit_of(job, NumbersRequest(1080, 1920, duration_seconds=400.0), 24_576)
+    assert report.present is None
+    best = report.best
+    assert (best.num_sampled_frames, best.frame_size, best.q, best.total_tokens) == (768, (168, 280), 0.0, 23_040)
+    assert best is report.others[0]
+    assert all((other.q, -other.num_sampled_frames) >= (best.q, -best.num_sampled_frames) for other in report.choices)
+
+
+@pytest.mark.parametrize("budget", [3584, 9000])
+def test_the_best_goes_by_the_order_that_is_told(budget):
+    """Whole where it fits unpruned; else every frame at the largest size: one pixel more does not fit."""
+    job, numbers = BudgetJob(make_request()), NumbersRequest(256, 448, frames=20)
+    report = fit_of(job, numbers, budget)
+    best = report.best
+    assert best == min(report.choices, key=lambda c: (c.q, -c.num_sampled_frames, -c.frame_size[0] * c.frame_size[1]))
+    assert (best.q, best.num_sampled_frames) == (0.0, 20)
+    if budget == 9000:
+        assert best is report.present
+        return
+    side = int(shlex.split(best.command)[-1])
+    for size, fits in ((side, True), (side + 1, False)):
+        request = make_request(size=size)
+        plan = plan_of(BudgetJob(request), numbers, options=request.options)
+        assert (plan.sequence_length() <= budget) == fits

@@ -1,4 +1,4 @@
-"""Ctrl-C is 130 and a word, also where Python drops it or a library makes another error of it."""
+"""Ctrl-C is 130 and a word, also where Python drops it or a library makes another error of it; so are other signals."""
 
 import subprocess
 import sys
@@ -66,6 +66,29 @@ def test_ctrl_c_stops_whatever_becomes_of_it(tmp_path, way):
     done = run(WAYS[way], tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("signal", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_signals_that_end_a_program_leave_nothing_behind(tmp_path, signal, code):
+    """While the file is being written, when a temporary one lies in the user's folder."""
+    before = f"""
+import evs_cli.files.artifact as artifact
+write = artifact._write_pt
+def ended(record, file):
+    assert os.listdir({str(tmp_path)!r})
+    os.kill(os.getpid(), signal.{signal})
+    time.sleep(30)
+artifact._write_pt = ended
+"""
+    done = run("", tmp_path, before)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "Interrupted.\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nohup_stays_as_it_is(tmp_path):
+    done = run("os.kill(os.getpid(), signal.SIGHUP)", tmp_path, "signal.signal(signal.SIGHUP, signal.SIG_IGN)")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.pt").exists()
 
 
 def test_where_the_shell_ignores_ctrl_c_it_stays_ignored(tmp_path):

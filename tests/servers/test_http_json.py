@@ -1,7 +1,9 @@
 """JSON over HTTP against real sockets on this machine: every way a server can fail is one sentence."""
 
+import contextlib
 import socket
 import threading
+import time
 
 import pytest
 from counting_servers import CannedServer, Listener
@@ -150,6 +152,62 @@ def test_no_answer_within_the_time():
             HttpJson(url, timeout_seconds=0.2).get("/a")
         done.set()
     assert "--timeout" in error.value.hint
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+ENDLESS = {
+    "a byte now and then": (HEAD + b"Content-Length: 1000000\r\n\r\n", b" "),
+    "a byte now and then, of no length": (HEAD + b"\r\n", b" "),
+    "chunks now and then": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "100 Continue without end": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "headers now and then": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+    "an error that drips": (b"HTTP/1.1 500 No\r\nContent-Length: 1000000\r\n\r\n", b" "),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_the_time_is_that_of_the_whole_exchange(name):
+    """Each read is answered long before the limit, so that a limit of reads alone would never end it."""
+    head, again = ENDLESS[name]
+    done = threading.Event()
+
+    def act(connection):
+        connection.recv(65536)
+        with contextlib.suppress(OSError):  # broken by the other side
+            connection.sendall(head)
+            for _ in range(600):
+                connection.sendall(again)
+                if done.wait(0.05):
+                    return
+
+    with Listener(act) as url:
+        words = "answers GET /a with 500: No" if "error" in name else r"no answer to GET /a within 0\.5 s"
+        begun = time.monotonic()
+        with pytest.raises(ServerError, match=words):
+            HttpJson(url, timeout_seconds=0.5).get("/a")
+        done.set()
+    assert time.monotonic() - begun < 15  # of 30 s that the server would go on
+
+
+@pytest.mark.parametrize("size", [b"-5", b"-1", b"zz", b"99999999999999999999"])
+def test_chunks_of_no_size(size):
+    def act(connection):
+        connection.recv(65536)
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + size + b"\r\n{}")
+
+    with Listener(act) as url, pytest.raises(ServerError, match="breaks off the connection at GET /a"):
+        HttpJson(url, timeout_seconds=5).get("/a")
+
+
+def test_json_that_is_nested_deep():
+    deep = b"[" * 100_000
+    with CannedServer({"/a": (200, deep), "/b": (400, deep), "/c": (400, b"[" * 900 + b"]" * 900)}) as server:
+        http = HttpJson(server.url)
+        with pytest.raises(ServerError, match="something that is no JSON"):
+            http.get("/a")
+        for path in ("/b", "/c"):
+            with pytest.raises(HttpStatusError, match="with 400"):
+                http.get(path)
 
 
 @pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"])

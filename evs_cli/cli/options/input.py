@@ -194,6 +194,14 @@ Decoder = Annotated[
         rich_help_panel=_INPUT,
     ),
 ]
+Together = Annotated[
+    bool,
+    typer.Option(
+        "--together",
+        help="Judge all videos as one request, by every limit.",
+        rich_help_panel=_INPUT,
+    ),
+]
 Manifest = Annotated[
     str | None,
     typer.Option("--manifest", metavar="FILE", help="A text file that names one video a line.", rich_help_panel=_INPUT),

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from evs_cli.cli.options.values import DIALECTS, ENDPOINTS, completed_from
+from evs_cli.core.counts import PRUNING_METHODS
 
 _SERVER = "Server"
 
@@ -73,6 +74,16 @@ MaxNumBatchedTokens = Annotated[
         metavar="TOKENS",
         help="As vLLM takes it: the least its encoder cache holds. 8k is 8,192 here. Default: 8192, its own on an "
         "80 GB GPU.",
+        rich_help_panel=_SERVER,
+    ),
+]
+VideoPruningMethod = Annotated[
+    str | None,
+    typer.Option(
+        "--video-pruning-method",
+        metavar="NAME",
+        help="As vLLM takes it: evs, or vidcom2 (Qwen3-VL), which is counted and not run. Default: evs.",
+        autocompletion=completed_from(*PRUNING_METHODS),
         rich_help_panel=_SERVER,
     ),
 ]

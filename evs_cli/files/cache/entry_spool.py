@@ -85,7 +85,7 @@ class EntrySpool:
             return []
         removed = self._cache.make_room(draft.size_bytes, self.path)
         try:
-            draft.write(self.path)
+            draft.write(self.path, overwrite=True)  # of another program, as good
         except ArtifactError as error:
             self.fault = error.message.rstrip(".")
         removed += self._cache.make_room(draft.size_bytes, self.path)  # for what others wrote meanwhile

@@ -10,7 +10,7 @@ import mmap
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from evs_cli.errors import ArtifactError, first_line, without_secrets
 
@@ -55,7 +55,7 @@ class LocalBytes:
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
-        with _readable(str(path)), path.open("rb") as file:
+        with _readable(str(path)), _open_file(path) as file:
             self.size_bytes = os.fstat(file.fileno()).st_size
             # An empty file cannot be mapped, and has nothing to read.
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size_bytes else b""
@@ -70,6 +70,13 @@ class LocalBytes:
     def close(self) -> None:
         """See ``ByteSource.close``: the map goes when the last view of it does."""
         self._map = b""
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    """A file, opened; of a pipe nobody may write to, opening would wait for ever."""
+    if path.exists() and not path.is_file():
+        raise OSError(None, "it is not a file")
+    return path.open("rb")
 
 
 class RemoteBytes:

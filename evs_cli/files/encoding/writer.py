@@ -37,19 +37,20 @@ def store_facts(spool: RowSpool) -> StoreFacts:
     )
 
 
-def write_encoding(clip: EncodedClip, spool: RowSpool, model: StoredModel, target: Path) -> int:
+def write_encoding(clip: EncodedClip, spool: RowSpool, model: StoredModel, target: Path, *, overwrite: bool) -> int:
     """Write the file and return its size in bytes.
 
     Args:
         clip: all but the rows.
         spool: the rows, in the order of time.
         model: what is to be told of the model.
-        target: the file; what is there is replaced.
+        target: the file.
+        overwrite: whether one that is there may go.
 
     Raises:
-        ArtifactError: it cannot be written.
+        ArtifactError: it cannot be written, or is there and may not go.
     """
-    return EncodingDraft(clip, spool, model).write(target)
+    return EncodingDraft(clip, spool, model).write(target, overwrite=overwrite)
 
 
 class EncodingDraft:
@@ -87,13 +88,13 @@ class EncodingDraft:
         self.size_bytes: int = len(self._header) + small_bytes + len(order) * row_bytes
         """Of the file."""
 
-    def write(self, target: Path) -> int:
-        """Write the file, which replaces what is there, and return its size in bytes.
+    def write(self, target: Path, *, overwrite: bool) -> int:
+        """Write the file and return its size in bytes.
 
         Raises:
-            ArtifactError: it cannot be written.
+            ArtifactError: it cannot be written, or is there and ``overwrite`` is False.
         """
-        with replacing(target) as file:
+        with replacing(target, overwrite=overwrite) as file:
             file.write(self._header)
             for tensor in self._front.values():
                 file.write(bytes_of(tensor))

@@ -38,10 +38,11 @@ class PageWriter:
         view: what is shown; every run is on the page.
         path: the file.
         max_frames: most frames of a run that are shown with a picture; all are counted.
+        overwrite: whether it may exist when it is written.
     """
 
-    def __init__(self, view: View, path: Path, max_frames: int) -> None:
-        self._view, self._path = view, path
+    def __init__(self, view: View, path: Path, max_frames: int, *, overwrite: bool = False) -> None:
+        self._view, self._path, self._overwrite = view, path, overwrite
         self._runs = [run_numbers(run) for run in view.runs]
         self._shown = [thinned(run.token_grid_thw[0], max_frames) for run in view.runs]
         self._jpegs: dict[int, str] = {}
@@ -68,7 +69,7 @@ class PageWriter:
 
     def finish(self) -> list[Path]:
         """See ``PictureWriter``."""
-        with replacing(self._path) as file:
+        with replacing(self._path, overwrite=self._overwrite) as file:
             file.write(self._html().encode())
         return [self._path]
 

@@ -186,10 +186,12 @@ class RunWriter(ABC):
         view: whose first run is drawn.
         path: where to.
         max_frames: most frames that are drawn.
+        overwrite: whether it may exist when it is written.
     """
 
-    def __init__(self, view: View, path: Path, max_frames: int) -> None:
+    def __init__(self, view: View, path: Path, max_frames: int, *, overwrite: bool = False) -> None:
         self._run, self._path = DrawnRun.of(view, max_frames), path
+        self._overwrite = overwrite
         self._order = FrameOrder(self._run.frames, self._draw)
 
     @property

@@ -45,10 +45,11 @@ class FilmWriter(RunWriter):
         view: whose first run is drawn.
         path: the file.
         max_frames: most frames it shows.
+        overwrite: whether it may exist when it is written.
     """
 
-    def __init__(self, view: View, path: Path, max_frames: int) -> None:
-        super().__init__(view, path, max_frames)
+    def __init__(self, view: View, path: Path, max_frames: int, *, overwrite: bool = False) -> None:
+        super().__init__(view, path, max_frames, overwrite=overwrite)
         self._ticks = _ascending_ticks([frame.pts_seconds for frame in self._run.frames])
         self._number = 0
         self._file: Any = None
@@ -63,7 +64,7 @@ class FilmWriter(RunWriter):
         self._encode(None)
         self._container.close()
         self._file.seek(0)
-        with self._file, replacing(self._path) as file:
+        with self._file, replacing(self._path, overwrite=self._overwrite) as file:
             shutil.copyfileobj(self._file, file)
         return [self._path]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evs_cli.errors import ArtifactError
-from evs_cli.files.output_file import check_folder_around, umask, unwritable
+from evs_cli.files.output_file import check_folder_around, put_in_place, umask, unwritable
 from evs_cli.report.pictures.drawn import DrawnFrame, RunWriter, png_bytes
 from evs_cli.report.pictures.sheet import ContactSheet
 
@@ -57,13 +57,14 @@ class FolderWriter(RunWriter):
         view: whose first run is drawn.
         path: the folder; what lies in it and has none of the pictures' names stays as it is.
         max_frames: most pictures; the contact sheet has at most ``MAX_SHEET_FRAMES`` of them.
+        overwrite: whether it may exist when it is written.
 
     Raises:
         ArtifactError: nothing can be written there.
     """
 
-    def __init__(self, view: View, path: Path, max_frames: int) -> None:
-        super().__init__(view, path, max_frames)
+    def __init__(self, view: View, path: Path, max_frames: int, *, overwrite: bool = False) -> None:
+        super().__init__(view, path, max_frames, overwrite=overwrite)
         self._sheet = ContactSheet(self._run.thinned(MAX_SHEET_FRAMES))
         self._size = self._run.size_in((_MAX_SIDE, _MAX_SIDE))
         try:
@@ -120,4 +121,4 @@ class FolderWriter(RunWriter):
             if (self._path / name).is_dir():
                 raise ArtifactError(f"cannot write {self._path / name}: it is a folder.")
         for name in names:
-            (self._draft / name).replace(self._path / name)
+            put_in_place(self._draft / name, self._path / name, overwrite=self._overwrite)

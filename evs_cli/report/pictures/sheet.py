@@ -36,10 +36,12 @@ class SheetWriter:
         view: whose first run is drawn.
         path: the file.
         max_frames: most frames on it.
+        overwrite: whether it may exist when it is written.
     """
 
-    def __init__(self, view: View, path: Path, max_frames: int) -> None:
-        self._path, self._sheet = path, ContactSheet(DrawnRun.of(view, max_frames))
+    def __init__(self, view: View, path: Path, max_frames: int, *, overwrite: bool = False) -> None:
+        self._path, self._overwrite = path, overwrite
+        self._sheet = ContactSheet(DrawnRun.of(view, max_frames))
 
     @property
     def frame_indices(self) -> Sequence[int]:
@@ -53,7 +55,7 @@ class SheetWriter:
     def finish(self) -> list[Path]:
         """See ``PictureWriter``."""
         data = self._sheet.png()
-        with replacing(self._path) as file:
+        with replacing(self._path, overwrite=self._overwrite) as file:
             file.write(data)
         return [self._path]
 

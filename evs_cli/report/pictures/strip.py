@@ -54,10 +54,11 @@ class StripWriter(RunWriter):
         view: whose first run is drawn.
         path: the picture.
         max_frames: most frames in it.
+        overwrite: whether it may exist when it is written.
     """
 
-    def __init__(self, view: View, path: Path, max_frames: int) -> None:
-        super().__init__(view, path, max_frames)
+    def __init__(self, view: View, path: Path, max_frames: int, *, overwrite: bool = False) -> None:
+        super().__init__(view, path, max_frames, overwrite=overwrite)
         self._pictures: list[Pixels | None] = []
 
     def finish(self) -> list[Path]:
@@ -70,10 +71,10 @@ class StripWriter(RunWriter):
         with mpl.rc_context():
             mpl.rcdefaults()  # a user's own style would change the bytes
             mpl.rcParams.update(_SETTINGS)
-            with replacing(self._path) as file:
+            with replacing(self._path, overwrite=self._overwrite) as file:
                 undated = {"CreationDate" if kind == "pdf" else "Date": None}
                 self._figure().savefig(file, format=kind, metadata=undated)
-        with replacing(table) as file:
+        with replacing(table, overwrite=self._overwrite) as file:
             file.write(to_csv(self._rows()).encode())
         return [self._path, table]
 
