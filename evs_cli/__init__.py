@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from evs_cli.core.retention import Ranking, Retention, compute_retention_mask
     from evs_cli.files.artifact import load, save
     from evs_cli.files.encoding.reader import Encoding, open_encoding
+    from evs_cli.pipeline.clips import NumbersRequest
 
 _HOMES = {
     "check_video": "api",
@@ -64,11 +65,13 @@ _HOMES = {
     "Retention": "core.retention",
     "compute_retention_mask": "core.retention",
     "Encoding": "files.encoding.reader",
+    "NumbersRequest": "pipeline.clips",
     "open_encoding": "files.encoding.reader",
 }
 
 __all__ = [
     "Encoding",
+    "NumbersRequest",
     "PrunedVideo",
     "Ranking",
     "Retention",

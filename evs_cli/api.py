@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evs_cli.jobs.export import Exported
     from evs_cli.jobs.fit import FitReport
     from evs_cli.jobs.runner import Outcome
+    from evs_cli.pipeline.clips import NumbersRequest
     from evs_cli.servers.comparison import CheckReport
 
 Result = TypeVar("Result")
@@ -145,22 +146,27 @@ def encode_video(
 
 
 def plan_video(
-    video: str | os.PathLike[str],
+    video: str | os.PathLike[str] | NumbersRequest,
     *,
     q: float | Sequence[float] | None = None,
     context: int | None = None,
     reserve: int = 0,
     kv_budget_bytes: int | None = None,
+    with_details: bool = True,
     **request: Unpack[RequestKeywords],
 ) -> BudgetReport:
     """Count one video's tokens and their cost, as ``evs plan`` does: no pixel is decoded and no weight is read.
 
+    The model stays open for the next call; one of the hub is looked up once a process.
+
     Args:
-        video: a path.
+        video: a path, or the numbers of a video, which takes no file.
         q: one pruning rate or several to count at, each ``0 <= q < 1``; None is 0 and the model's own, else 0.7.
         context: longest sequence in tokens; None takes the server's, else the model's own.
         reserve: tokens of ``context`` kept for the answer.
         kv_budget_bytes: memory for KV caches, to tell how many such prompts fit.
+        with_details: False leaves out each frame's times, the costs, and the longest clip that would pass a server's
+            limits, which take most of the time.
         **request: as for ``prune_video``.
 
     Returns:
@@ -171,13 +177,17 @@ def plan_video(
         EvsError: see ``evs_cli.errors``; a bad argument raises before any work.
         TypeError: a keyword that is none of the above.
     """
+    from evs_cli.jobs.opened_models import opened_model
     from evs_cli.jobs.plan import BudgetJob, PlanRequest
+    from evs_cli.pipeline.clips import NumbersRequest
 
     given = [q] if isinstance(q, (int, float)) else q
     rates = None if given is None else sorted({check_pruning_rate(rate) for rate in given})
-    job = BudgetJob(make_request(**request))
-    plan = PlanRequest(rates, job.context_less_reserve(context, reserve), kv_budget_bytes, reserve)
-    return _only_result(job.plan([os.fspath(video)], plan))
+    asked = make_request(**request)
+    job = BudgetJob(asked, encoder=opened_model(asked))
+    limit = job.context_less_reserve(context, reserve)
+    plan = PlanRequest(rates, limit, kv_budget_bytes, reserve, with_details=with_details)
+    return _only_result(job.plan([video if isinstance(video, NumbersRequest) else os.fspath(video)], plan))
 
 
 def fit_video(

@@ -84,6 +84,10 @@ class BudgetError(EvsError):
     exit_code = 6
 
 
+class RefusedByServerError(BudgetError):
+    """A clip or an option that the server itself, or the model's processor, would refuse or fail on."""
+
+
 class ServerError(EvsError):
     """A server that cannot be reached, answers an error, or answers what it should not."""
 

@@ -14,14 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from evs_cli.core.counts import PRUNING_METHODS, PruningMethod, TokenGrid, check_pruning_rate, tokens_per_frame
-from evs_cli.errors import BudgetError, UsageError
+from evs_cli.errors import RefusedByServerError as RefusedByServerError  # the rules raise it
+from evs_cli.errors import UsageError
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-
-
-class RefusedByServerError(BudgetError):
-    """A clip or an option that the server itself would refuse or fail on."""
 
 
 @dataclass(frozen=True)

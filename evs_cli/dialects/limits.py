@@ -68,6 +68,8 @@ class PlannedUse:
     q: float
     chat: EncodeOptions
     """The text around the video."""
+    num_text_ids: int | None = None
+    """Ids of the sequence that are no video token, where they are known."""
 
     @property
     def num_videos(self) -> int:
@@ -77,6 +79,8 @@ class PlannedUse:
     @property
     def sequence_length(self) -> int:
         """L at that rate."""
+        if self.num_text_ids is not None:
+            return self.num_text_ids + sum(self.plan.client_counts(self.q))
         return self.planner.sequence_length([self.plan], self.q, self.chat)
 
     @property
@@ -153,6 +157,7 @@ def server_limits(
     *,
     context_limit: int | None,
     reserve: int = 0,
+    with_longest: bool = True,
 ) -> tuple[ServerLimit, ...]:
     """The limits of one clip.
 
@@ -161,10 +166,16 @@ def server_limits(
         plan_at: plans the same clip with more or fewer frames.
         context_limit: longest sequence, the answer included; None where none is known.
         reserve: tokens of it kept for the answer; a server keeps 1 at least.
+        with_longest: whether the longest clip that passes is looked for, which takes many times as long as a plan.
     """
     return tuple(
         ServerLimit(
-            limit.name, limit.used(at), limit.most, limit.unit, limit.option, _longest_seconds(at, plan_at, limit)
+            limit.name,
+            limit.used(at),
+            limit.most,
+            limit.unit,
+            limit.option,
+            _longest_seconds(at, plan_at, limit) if with_longest else None,
         )
         for limit in _limits(at, context_limit, reserve)
     )
@@ -204,7 +215,7 @@ def _longest_seconds(at: PlannedUse, plan_at: Callable[[ServerSource], ServerPla
     def passes(num_frames: int) -> bool:
         longer = replace(source, num_frames=num_frames, lost=frozenset())
         try:
-            return limit.used(replace(at, source=longer, plan=plan_at(longer))) <= limit.most
+            return limit.used(replace(at, source=longer, plan=plan_at(longer), num_text_ids=None)) <= limit.most
         except RefusedByServerError:  # too short for a tubelet
             return True
 

@@ -46,8 +46,8 @@ def served_model(encoder: VideoEncoder) -> tuple[str, ServedModel]:
 
 
 def _qwen(encoder: VisionLanguageEncoder, *, tells_times: bool) -> QwenModel:
-    video, images = encoder.processor.video_processor, encoder.processor.image_processor
-    config, tokenizer = encoder.source.config, encoder.processor.tokenizer
+    video, images = encoder.plan_processor.video_processor, encoder.plan_processor.image_processor
+    config, tokenizer = encoder.source.config, encoder.plan_processor.tokenizer
     start, end = tokenizer.convert_ids_to_tokens([config["vision_start_token_id"], config["vision_end_token_id"]])
     return QwenModel(
         patch_size=int(video.patch_size),
@@ -71,7 +71,7 @@ def _qwen(encoder: VisionLanguageEncoder, *, tells_times: bool) -> QwenModel:
 
 def _nemotron(encoder: VisionLanguageEncoder) -> NemotronModel:
     config = encoder.source.config
-    video, vision = encoder.processor.video_processor, config.get("vision_config") or {}
+    video, vision = encoder.plan_processor.video_processor, config.get("vision_config") or {}
     target = vision.get("video_target_num_patches") or getattr(video, "video_target_num_patches", None)
     return NemotronModel(
         patch_size=_one_side(config.get("patch_size") or vision.get("patch_size") or video.patch_size),
@@ -83,18 +83,18 @@ def _nemotron(encoder: VisionLanguageEncoder) -> NemotronModel:
             vision.get("video_maintain_aspect_ratio", getattr(video, "video_maintain_aspect_ratio", False))
         ),
         config_pruning_rate=encoder.default_pruning_rate or 0.0,
-        start=str(encoder.processor.image_start_token),
-        end=str(encoder.processor.image_end_token),
+        start=str(encoder.plan_processor.image_start_token),
+        end=str(encoder.plan_processor.image_end_token),
         placeholder=encoder.placeholder_token,
     )
 
 
 def _glm(encoder: VisionLanguageEncoder) -> GlmModel:
-    video, images = encoder.processor.video_processor, encoder.processor.image_processor
-    start, end = encoder.video_markup.split(encoder.processor.video_token)
-    times = encoder.processor.tokenizer([f"{second:.1f} seconds" for second in range(300)], add_special_tokens=False)[
-        "input_ids"
-    ]
+    video, images = encoder.plan_processor.video_processor, encoder.plan_processor.image_processor
+    start, end = encoder.video_markup.split(encoder.plan_processor.video_token)
+    times = encoder.plan_processor.tokenizer(
+        [f"{second:.1f} seconds" for second in range(300)], add_special_tokens=False
+    )["input_ids"]
     return GlmModel(
         architecture=str((encoder.source.config.get("architectures") or [""])[0]),
         patch_size=int(video.patch_size),
@@ -105,7 +105,7 @@ def _glm(encoder: VisionLanguageEncoder) -> GlmModel:
         image_max_pixels=int(images.size["longest_edge"]),
         fps=float(video.fps),
         max_seconds=float(video.max_duration),
-        samples_by_length=type(video).__name__ == "Glm46VVideoProcessor",
+        samples_by_length=encoder.video_processor_class == "Glm46VVideoProcessor",
         vllm_loader=_vllm_loader(encoder.source),
         do_sample_frames=bool(video.do_sample_frames),
         max_time_tokens=max(len(ids) for ids in times),
@@ -133,7 +133,7 @@ def _vllm_loader(source: ModelSource) -> Literal["fps", "length", "uniform"]:
 
 def _internvl(encoder: VisionLanguageEncoder) -> InternVLModel:
     assert isinstance(encoder, FrameVideoEncoder)
-    processor = encoder.processor
+    processor = encoder.plan_processor
     video, images = processor.video_processor, processor.image_processor
     patch = encoder.config.vision_config.patch_size
     tiles = int(images.max_patches) if images.crop_to_patches else 1

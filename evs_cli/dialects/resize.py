@@ -8,75 +8,27 @@ from __future__ import annotations
 
 import math
 
-from evs_cli.dialects.base import RefusedByServerError
+from evs_cli.encoders.frame_size import (
+    MAX_ASPECT,
+    Size,
+    check_aspect,
+    down_to,
+    qwen2_frame_size,
+    qwen3_frame_size,
+    rounded,
+    up_to,
+)
+from evs_cli.errors import RefusedByServerError
 
-MAX_ASPECT = 200
-
-Size = tuple[int, int]
-"""(height, width) in pixels."""
-
-
-def qwen2_frame_size(height: int, width: int, *, factor: int, min_pixels: int, max_pixels: int) -> Size:
-    """The size of a frame under limits that hold for each frame (Qwen2-VL, Qwen2.5-VL; transformers and vLLM).
-
-    Both sides are rounded half to even to multiples of ``factor``; where a limit binds, the sides are scaled by the
-    square root of the area's excess and rounded towards the limit.
-
-    Args:
-        height: rows of the frame in pixels.
-        width: columns of the frame in pixels.
-        factor: pixels along a side of one token.
-        min_pixels: least pixels of the resized frame.
-        max_pixels: most pixels of the resized frame.
-
-    Raises:
-        RefusedByServerError: a side more than 200 times the other.
-    """
-    _check_aspect(height, width)
-    sides = _rounded(height, factor), _rounded(width, factor)
-    if sides[0] * sides[1] > max_pixels:
-        excess = math.sqrt((height * width) / max_pixels)
-        return _down_to(height / excess, width / excess, factor, at_least=factor)
-    if sides[0] * sides[1] < min_pixels:
-        lack = math.sqrt(min_pixels / (height * width))
-        return _up_to(height * lack, width * lack, factor)
-    return sides
-
-
-def qwen3_frame_size(
-    height: int, width: int, *, num_frames: int, temporal_factor: int, factor: int, min_pixels: int, max_pixels: int
-) -> Size:
-    """The size of a frame under limits that hold for all frames together (Qwen3-VL, Qwen3.5, GLM; transformers, vLLM).
-
-    Args:
-        height: rows of the frame in pixels.
-        width: columns of the frame in pixels.
-        num_frames: sampled frames; the limits are compared with this rounded half to even to whole tubelets.
-        temporal_factor: sampled frames of one tubelet.
-        factor: pixels along a side of one token.
-        min_pixels: least pixels of all resized frames.
-        max_pixels: most pixels of all resized frames.
-
-    Raises:
-        RefusedByServerError: fewer frames than one tubelet, or a side more than 200 times the other.
-    """
-    if num_frames < temporal_factor:
-        raise RefusedByServerError(
-            f"a clip of {num_frames} sampled frame is refused by the processor. Expected at least {temporal_factor}."
-        )
-    if height < factor or width < factor:
-        scale = max(factor / height, factor / width)
-        height, width = int(height * scale), int(width * scale)
-    _check_aspect(height, width)
-    sides = _rounded(height, factor), _rounded(width, factor)
-    pixels = round(num_frames / temporal_factor) * temporal_factor * sides[0] * sides[1]
-    if pixels > max_pixels:
-        excess = math.sqrt((num_frames * height * width) / max_pixels)
-        return _down_to(height / excess, width / excess, factor, at_least=factor)
-    if pixels < min_pixels:
-        lack = math.sqrt(min_pixels / (num_frames * height * width))
-        return _up_to(height * lack, width * lack, factor)
-    return sides
+__all__ = [
+    "MAX_ASPECT",
+    "Size",
+    "qwen2_frame_size",
+    "qwen3_frame_size",
+    "sglang_frame_size",
+    "sglang_glm_frame_size",
+    "sglang_target_patches",
+]
 
 
 def sglang_frame_size(height: int, width: int, *, factor: int, min_pixels: float, max_pixels: float) -> Size:
@@ -88,11 +40,11 @@ def sglang_frame_size(height: int, width: int, *, factor: int, min_pixels: float
     Raises:
         RefusedByServerError: a side more than 200 times the other, or one that a limit shrinks to nothing.
     """
-    _check_aspect(height, width)
-    sides = max(factor, _rounded(height, factor)), max(factor, _rounded(width, factor))
+    check_aspect(height, width)
+    sides = max(factor, rounded(height, factor)), max(factor, rounded(width, factor))
     if sides[0] * sides[1] > max_pixels:
         excess = math.sqrt((height * width) / max_pixels)
-        sides = _down_to(height / excess, width / excess, factor, at_least=0)
+        sides = down_to(height / excess, width / excess, factor, at_least=0)
         if 0 in sides:
             raise RefusedByServerError(
                 f"a frame of {width}x{height} is refused: its limit of pixels leaves a side of 0."
@@ -100,7 +52,7 @@ def sglang_frame_size(height: int, width: int, *, factor: int, min_pixels: float
         return sides
     if sides[0] * sides[1] < min_pixels:
         lack = math.sqrt(min_pixels / (height * width))
-        return _up_to(height * lack, width * lack, factor)
+        return up_to(height * lack, width * lack, factor)
     return sides
 
 
@@ -118,11 +70,11 @@ def sglang_glm_frame_size(height: int, width: int, *, max_tokens_per_frame: int)
     """
     factor = GLM_LOADER_FACTOR
     most = max(max_tokens_per_frame * 28 * 28, factor * factor)
-    sides = max(factor, _rounded(height, factor)), max(factor, _rounded(width, factor))
+    sides = max(factor, rounded(height, factor)), max(factor, rounded(width, factor))
     if sides[0] * sides[1] <= most:
         return sides
     excess = math.sqrt((height * width) / most)
-    return _down_to(height / excess, width / excess, factor, at_least=factor)
+    return down_to(height / excess, width / excess, factor, at_least=factor)
 
 
 def sglang_target_patches(
@@ -149,25 +101,3 @@ def sglang_target_patches(
         max(merge_size, round(rows / merge_size) * merge_size),
         max(merge_size, round(columns / merge_size) * merge_size),
     )
-
-
-def _check_aspect(height: int, width: int) -> None:
-    if max(height, width) / min(height, width) > MAX_ASPECT:
-        raise RefusedByServerError(
-            f"a frame of {width}x{height} is refused: one side is more than {MAX_ASPECT} times the other."
-        )
-
-
-def _rounded(side: float, factor: int) -> int:
-    return round(side / factor) * factor  # half to even, as all of these rules do
-
-
-def _down_to(height: float, width: float, factor: int, *, at_least: int) -> Size:
-    return (
-        max(at_least, math.floor(height / factor) * factor),
-        max(at_least, math.floor(width / factor) * factor),
-    )
-
-
-def _up_to(height: float, width: float, factor: int) -> Size:
-    return math.ceil(height / factor) * factor, math.ceil(width / factor) * factor

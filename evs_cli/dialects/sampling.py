@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from evs_cli.dialects.base import Int64Array, RefusedByServerError, ServerSource
+from evs_cli.dialects.torch_ranges import torch_arange, torch_linspace
 
 
 def qwen2_num_frames(
@@ -41,10 +42,7 @@ def float32_arange_indices(source: ServerSource, num_frames: int, *, start: floa
 
     Rounding in float32 may yield a last index equal to the number of frames; transformers leaves it, vLLM clamps it.
     """
-    import torch  # its own arange: blocks of a vector's width round otherwise than numpy's
-
-    step = source.num_frames / num_frames
-    indices: Int64Array = torch.arange(start, source.num_frames, step).int().numpy().astype(np.int64)
+    indices: Int64Array = torch_arange(start, source.num_frames, source.num_frames / num_frames).astype(np.int64)
     return indices
 
 
@@ -72,18 +70,8 @@ def rounded_linspace_indices(source: ServerSource, num_frames: int) -> Int64Arra
 
 
 def float32_linspace_indices(first: int, last: int, num_frames: int) -> Int64Array:
-    """(num_frames,) indices from ``first`` to ``last``, counted in float32 and rounded half to even (qwen-vl-utils).
-
-    Float32 decides only where a place is next to the middle of two frames; else it rounds as float64 does.
-    """
-    places = np.linspace(first, last, num_frames)
-    # A float32 step and a product of it are each off by at most 2**-24 of the largest place; a few of these are added.
-    doubt = 8 * 2.0**-24 * max(last, 1)
-    if np.any(np.abs(places - np.floor(places) - 0.5) <= doubt):
-        import torch  # its own linspace: a vector's width settles how it rounds
-
-        places = torch.linspace(first, last, num_frames).round().numpy()
-    indices: Int64Array = places.round().astype(np.int64)
+    """(num_frames,) indices from ``first`` to ``last``, counted in float32 and rounded half to even (qwen-vl-utils)."""
+    indices: Int64Array = torch_linspace(first, last, num_frames).round().astype(np.int64)
     return indices
 
 

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from evs_cli.core.placeholders import IntArray
 from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import Int64Array, PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
 from evs_cli.dialects.pixels import check_options
 from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
+from evs_cli.encoders.segments import Segment, joined
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import UsageError
 from evs_cli.video.sampling import FrameSelection, SamplingRequest
@@ -202,8 +204,8 @@ class ServedPlanner:
 
     def sequence(
         self, server: ServerPlan, counts: Sequence[int], chat: EncodeOptions, *, placeholder: str | None = None
-    ) -> list[int]:
-        """``input_ids`` with ``counts[t]`` placeholders for frame t: the video's part, or the whole chat prompt.
+    ) -> IntArray:
+        """(L,) int64 ids with ``counts[t]`` placeholders for frame t: of the video's part, or of the whole chat prompt.
 
         Args:
             server: the plan.
@@ -220,29 +222,26 @@ class ServedPlanner:
         chat: EncodeOptions,
         *,
         placeholder: str | None = None,
-    ) -> list[int]:
+    ) -> IntArray:
         """As ``sequence``, of one request with several videos: a plan and counts of each."""
-        server = servers[0]
+        text, segments = self._segments(servers, counts, chat)
+        return self.encoder.sequence_ids(text, segments, placeholder or servers[0].placeholder)
+
+    def _segments(
+        self, servers: Sequence[ServerPlan], counts: Sequence[Sequence[int]], chat: EncodeOptions
+    ) -> tuple[str, list[Segment]]:
+        """The prompt before expansion, and the segments that it is tokenized in."""
         text = self.encoder.prompt_text(chat, len(servers))
         before, *behind = text.split(self.encoder.video_markup)
-        segments: list[str | int] = [before]
+        segments: list[Segment] = [before]
         for each, its_counts, after in zip(servers, counts, behind, strict=True):
             segments += [*each.segments(its_counts), after]
-        if not server.tokenises_pieces:
-            segments = _joined(segments)
-        tokenizer = self.encoder.processor.tokenizer
-        placeholder_id = int(tokenizer.convert_tokens_to_ids(placeholder or server.placeholder))
-        # What the tokenizer puts in front of a text, where it does so (a start token).
-        ids: list[int] = list(tokenizer("", **self.encoder.tokenizer_arguments(text))["input_ids"])
-        texts = iter(self.encoder.text_ids([segment for segment in segments if isinstance(segment, str)]))
-        for segment in segments:
-            ids += [placeholder_id] * segment if isinstance(segment, int) else next(texts)
-        return ids
+        return text, segments if servers[0].tokenises_pieces else joined(segments)
 
     def sequence_length(self, servers: Sequence[ServerPlan], q: float, chat: EncodeOptions) -> int:
         """L of a request at rate q; no placeholder is written out for it."""
-        without = self.request_sequence(servers, [[0] * server.token_grid_thw.t for server in servers], chat)
-        return len(without) + sum(sum(server.client_counts(q)) for server in servers)
+        text, segments = self._segments(servers, [[0] * server.token_grid_thw.t for server in servers], chat)
+        return self.encoder.num_text_ids(text, segments) + sum(sum(each.client_counts(q)) for each in servers)
 
     def inner_separator_tokens(self, server: ServerPlan) -> int:
         """Ids between the video's outer markers that are no video token."""
@@ -254,7 +253,10 @@ class ServedPlanner:
     def client_ids(self, served: ServedClip, q: float, chat: EncodeOptions) -> list[int]:
         """The ids a client sees at rate q: a server writes them before it knows what it keeps of each frame."""
         server = served.server
-        return self.sequence(server, server.client_counts(q), chat, placeholder=server.client_placeholder)
+        ids: list[int] = self.sequence(
+            server, server.client_counts(q), chat, placeholder=server.client_placeholder
+        ).tolist()
+        return ids
 
     def text_before_note(self, server: ServerPlan, q: float, chat: EncodeOptions) -> str | None:
         """A sentence where the server fails at rate q for want of text before the video; None where it does not.
@@ -285,14 +287,3 @@ def source_notes(source: ServerSource, true: SourceTimes) -> tuple[str, ...]:
     if abs(source.average_fps - true_fps) > _MAX_RATE_DIFFERENCE * true_fps:
         notes.append(f"the server believes {source.average_fps:.4g} fps, the file's frames come at {true_fps:.4g}")
     return tuple(notes)
-
-
-def _joined(segments: Sequence[str | int]) -> list[str | int]:
-    """Adjacent texts as one; runs of placeholders keep them apart, as the tokenizer itself does at special tokens."""
-    joined: list[str | int] = []
-    for segment in segments:
-        if isinstance(segment, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += segment
-        else:
-            joined.append(segment)
-    return joined

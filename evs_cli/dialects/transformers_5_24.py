@@ -33,6 +33,7 @@ from evs_cli.dialects.transformers_5_24_arguments import (
     refuse_unknown_scoped,
     require_no_rate,
 )
+from evs_cli.encoders.frame_size import capped_frame_pixels, capped_video_pixels
 from evs_cli.encoders.nemotron_h_omni import target_patches
 
 
@@ -84,8 +85,8 @@ def qwen2_5_vl_plan(
     height, width = frame or (source.height, source.width)
     least, most = size_limits(model, arguments)
     if arguments.get("cap_pixels_per_frame", model.cap_pixels_per_frame):
-        total = int(model.max_video_tokens * model.factor**2 * 0.9)
-        most = max(min(most, total * model.temporal_patch_size // len(indices)), int(least * 1.05))
+        tubelet, tokens = model.temporal_patch_size, model.max_video_tokens
+        most = capped_frame_pixels(least, most, tokens, model.factor, tubelet, len(indices))
     size = (height, width)
     if not keeps_size:
         size = qwen2_frame_size(height, width, factor=model.factor, min_pixels=least, max_pixels=most)
@@ -147,8 +148,7 @@ def qwen3_vl_plan(
     height, width = frame or (source.height, source.width)
     least, most = size_limits(model, arguments)
     if arguments.get("cap_pixels_per_frame", model.cap_pixels_per_frame):
-        share = min(model.max_video_tokens * model.factor**2, most // len(indices))
-        most = max(share, int(least * 1.05)) * len(indices)
+        most = capped_video_pixels(least, most, model.max_video_tokens, model.factor, len(indices))
     size = (height, width)
     if not keeps_size:
         size = qwen3_frame_size(

@@ -190,6 +190,9 @@ class VideoEncoder(ABC):
     has_language_model: ClassVar[bool] = True
     """Whether its tokens go into a language model, with a context limit and a prompt."""
 
+    counts_alone: bool = False
+    """Whether it only plans, so that what a plan needs may be read from the files without the model's own code."""
+
     def __init__(self, source: ModelSource) -> None:
         self.source = source
 

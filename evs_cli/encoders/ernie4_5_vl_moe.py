@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray
-from evs_cli.encoders.grid_vlm import FRAME_PIXELS, GridVideoEncoder
-from evs_cli.encoders.vlm import printed_seconds
+from evs_cli.encoders.frame_times import printed_seconds
+from evs_cli.encoders.grid_vlm import GridVideoEncoder
+from evs_cli.encoders.pixel_limits import FRAME_PIXELS
 from evs_cli.errors import ModelError, UsageError
 
 if TYPE_CHECKING:

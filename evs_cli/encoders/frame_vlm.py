@@ -16,9 +16,12 @@ import numpy as np
 
 from evs_cli.core.counts import TokenGrid
 from evs_cli.core.pixel_region import PixelRegion, cropped_region
+from evs_cli.core.placeholders import IntArray
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, require_same_count, seconds
+from evs_cli.encoders.frame_times import true_times
 from evs_cli.encoders.loading import loading_errors, on_device, quiet_transformers
-from evs_cli.encoders.vlm import VisionLanguageEncoder, true_times
+from evs_cli.encoders.processor_files import ProcessorFiles
+from evs_cli.encoders.vlm import VisionLanguageEncoder
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +40,8 @@ class FrameVideoEncoder(VisionLanguageEncoder):
     @cached_property
     def config(self) -> Any:
         """The whole configuration, with the class's own values where ``config.json`` leaves them out."""
+        if isinstance(self.plan_processor, ProcessorFiles):
+            return self.plan_processor.config
         from transformers import AutoConfig
 
         with loading_errors(self.source), quiet_transformers():
@@ -86,7 +91,11 @@ class FrameVideoEncoder(VisionLanguageEncoder):
     def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
         # frame_size is what the processor would choose again: it does not depend on the clip.
         text = self.prompt_text(options)
-        expanded, (height, width) = self._expand_video(clip)
+        if isinstance(self.plan_processor, ProcessorFiles):
+            ids, (height, width) = self._written(clip, text)
+        else:
+            expanded, (height, width) = self._expand_video(clip)
+            ids = np.asarray(self.expanded_ids(text, expanded))
         patches = self.patch_sides(height, width)
         grid = TokenGrid(clip.num_frames, *self.token_sides(*patches))
         return EncodePlan(
@@ -95,22 +104,22 @@ class FrameVideoEncoder(VisionLanguageEncoder):
             model_grid_thw=(clip.num_frames, *patches),
             spatial_merge_size=self.merge_size,
             temporal_patch_size=1,
-            layout=self.layout(self.expanded_ids(text, expanded), grid),
+            layout=self.layout(ids, grid),
             pts_seconds=clip.pts_seconds,
             prompt_seconds=self._prompt_seconds(clip),
             pixel_region=self._pixel_region(clip, (height, width)),
             modality=self.modality,
             features_are_batched=self.features_are_batched,
-            notes=_crop_notes(self.processor.video_processor, clip),
+            notes=_crop_notes(self.plan_processor.video_processor, clip),
         )
 
     def _pixel_region(self, clip: Clip, frame_size: tuple[int, int]) -> PixelRegion:
         """The part of each frame that the processor leaves, and that its patches cover."""
-        import torch
-
-        video = self.processor.video_processor
+        video = self.plan_processor.video_processor
         resized = frame_size
         if video.do_center_crop:
+            import torch
+
             with quiet_transformers():
                 uncropped = video(
                     videos=[torch.empty((1, 3, clip.height, clip.width), dtype=torch.uint8, device="meta")],
@@ -124,6 +133,10 @@ class FrameVideoEncoder(VisionLanguageEncoder):
         rows, columns = self.covered_patches(*self.patch_sides(*frame_size))
         patch_rows, patch_columns = _two_sides(self.config.vision_config.patch_size)
         return cropped_region(resized, frame_size, (rows * patch_rows, columns * patch_columns))
+
+    def _written(self, clip: Clip, text: str) -> tuple[IntArray, tuple[int, int]]:
+        """(L,) ids and (height, width) of every frame by the processor's rules, of a family that is read from files."""
+        raise NotImplementedError
 
     def _expand_video(self, clip: Clip) -> tuple[str, tuple[int, int]]:
         """The text that replaces the video's markup, and the (height, width) in pixels of every frame."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,17 +17,39 @@ import numpy as np
 from evs_cli.core.counts import TokenGrid
 from evs_cli.core.placeholders import IntArray, SequenceLayout
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, seconds
+from evs_cli.encoders.frame_size import Size
+from evs_cli.encoders.frame_times import fill_tubelets, true_times
 from evs_cli.encoders.loading import of_one_video, on_device, quiet_transformers, weightless_model
-from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, true_times
-from evs_cli.errors import EvsError, ModelError, UsageError
+from evs_cli.encoders.pixel_limits import (
+    VIDEO_PIXELS,
+    cap_argument,
+    limit_notes,
+    processor_frame_size,
+    size_argument,
+)
+from evs_cli.encoders.processor_files import ProcessorFiles
+from evs_cli.encoders.segments import Segment, joined
+from evs_cli.encoders.vlm import VisionLanguageEncoder
+from evs_cli.errors import EvsError, ModelError, RefusedByServerError, UsageError
 
 if TYPE_CHECKING:
     import torch
 
     from evs_cli.core.video_tokens import VideoTokens
 
-FRAME_PIXELS = ("frame_min_pixels", "frame_max_pixels")
-VIDEO_PIXELS = ("video_min_pixels", "video_max_pixels")
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """What a processor makes of a clip: its grid, and the prompt with the video written out."""
+
+    model_grid_thw: tuple[int, int, int]
+    """Patches in time, height, width."""
+    input_ids: IntArray
+    """(L,) int64."""
+    seconds_per_grid: float | None = None
+    token_types: IntArray | None = None
+    """(L,) int64 modality of each id; None are those of ``GridVideoEncoder.token_type_ids``."""
+    token_inputs: Mapping[str, IntArray] = field(default_factory=dict)
 
 
 class GridVideoEncoder(VisionLanguageEncoder):
@@ -42,19 +66,19 @@ class GridVideoEncoder(VisionLanguageEncoder):
     token_inputs: ClassVar[tuple[str, ...]] = ()
     """Outputs of the processor, one value an id, that the language model takes beside the ids."""
 
-    @property
+    @cached_property
     def video_markup(self) -> str:
         """Start mark, one placeholder, end mark, by the tokenizer's own names."""
-        config, tokenizer = self.source.config, self.processor.tokenizer
+        config, tokenizer = self.source.config, self.plan_processor.tokenizer
         for name in self.marks:
             if not isinstance(config.get(name), int):
                 raise ModelError(f"cannot write the video markup of {self.source.name}: its config.json has no {name}.")
         start, end = tokenizer.convert_ids_to_tokens([config[name] for name in self.marks])
-        return f"{start}{self.processor.video_token}{end}"
+        return f"{start}{self.plan_processor.video_token}{end}"
 
     def _video_arguments(self, options: EncodeOptions, num_frames: int) -> dict[str, Any]:
         """Keyword arguments of the video processor that settle the size of so many frames, as they are recorded."""
-        video = self.processor.video_processor
+        video = self.plan_processor.video_processor
         arguments = size_argument(video, *(getattr(options, name) for name in self.pixel_limits))
         if "cap_pixels_per_frame" in self.supported_options:
             arguments |= cap_argument(video, options.cap_pixels_per_frame)
@@ -82,54 +106,114 @@ class GridVideoEncoder(VisionLanguageEncoder):
         return outputs
 
     def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
-        import torch
-
         # Most of these processors refuse a single frame: it is repeated to a whole tubelet, as odd ends are.
         filled = fill_tubelets(clip.pts_seconds, self.temporal_patch_size)
         pts = filled if clip.num_frames == 1 else clip.pts_seconds
-        height, width = frame_size or (clip.height, clip.width)
         arguments = self._video_arguments(options, len(pts))
+        text = self.prompt_text(options)
+        expansion = None
+        if isinstance(self.plan_processor, ProcessorFiles):
+            expansion = self._written(clip, pts, text, frame_size, arguments)
+        if expansion is None:
+            expansion = self._processed(clip, pts, text, frame_size, arguments)
+        video = self.plan_processor.video_processor
+        merge, patch = int(video.merge_size), int(video.patch_size)
+        _, grid_h, grid_w = expansion.model_grid_thw
+        token_grid = TokenGrid(len(filled) // self.temporal_patch_size, grid_h // merge, grid_w // merge)
+        layout = self.layout(expansion.input_ids, token_grid)
+        return EncodePlan(
+            frame_size=(grid_h * patch, grid_w * patch),
+            token_grid_thw=token_grid,
+            model_grid_thw=expansion.model_grid_thw,
+            spatial_merge_size=merge,
+            temporal_patch_size=self.temporal_patch_size,
+            layout=layout,
+            pts_seconds=clip.pts_seconds,
+            prompt_seconds=self._prompt_seconds(filled, expansion.seconds_per_grid),
+            seconds_per_grid=expansion.seconds_per_grid,
+            token_type_ids=self.token_type_ids(layout) if expansion.token_types is None else expansion.token_types,
+            modality=self.modality,
+            token_inputs=expansion.token_inputs,
+            processing={**self.call_arguments, **arguments},
+            notes=(
+                *(("one frame was repeated to fill a tubelet",) if len(pts) > clip.num_frames else ()),
+                *(limit_notes(clip, (grid_h * patch, grid_w * patch), merge * patch) if frame_size is None else ()),
+            ),
+        )
+
+    def _processed(
+        self, clip: Clip, pts: FloatArray, text: str, frame_size: Size | None, arguments: Mapping[str, Any]
+    ) -> Expansion:
+        """What the processor itself makes of frames without pixels, shown at ``pts``."""
+        import torch
+
+        height, width = frame_size or (clip.height, clip.width)
         pixels = torch.empty((len(pts), 3, height, width), dtype=torch.uint8, device="meta")
         with _clip_errors(self, clip), quiet_transformers():
             outputs = self._process(
-                self.prompt_text(options),
+                text,
                 pixels,
                 true_times(clip, pts),
                 do_resize=frame_size is None,
                 input_data_format="channels_first",
                 **{**arguments, **self.call_arguments},
             )
-        video = self.processor.video_processor
         grid_t, grid_h, grid_w = (int(n) for n in outputs["video_grid_thw"][0])
-        merge, patch = int(video.merge_size), int(video.patch_size)
-        token_grid = TokenGrid(len(filled) // self.temporal_patch_size, grid_h // merge, grid_w // merge)
-        per_grid = outputs.get("second_per_grid_ts")
-        seconds_per_grid = None if per_grid is None else float(per_grid[0])
-        token_types = outputs.get("mm_token_type_ids")
-        return EncodePlan(
-            frame_size=(grid_h * patch, grid_w * patch),
-            token_grid_thw=token_grid,
+        per_grid, token_types = outputs.get("second_per_grid_ts"), outputs.get("mm_token_type_ids")
+        return Expansion(
             model_grid_thw=(grid_t, grid_h, grid_w),
-            spatial_merge_size=merge,
-            temporal_patch_size=self.temporal_patch_size,
-            layout=self.layout(outputs["input_ids"][0], token_grid),
-            pts_seconds=clip.pts_seconds,
-            prompt_seconds=self._prompt_seconds(filled, seconds_per_grid),
-            seconds_per_grid=seconds_per_grid,
-            token_type_ids=None if token_types is None else np.asarray(token_types[0], dtype=np.int64),
-            modality=self.modality,
+            input_ids=np.asarray(outputs["input_ids"][0], dtype=np.int64),
+            seconds_per_grid=None if per_grid is None else float(per_grid[0]),
+            token_types=None if token_types is None else np.asarray(token_types[0], dtype=np.int64),
             token_inputs={name: np.asarray(outputs[name][0], dtype=np.int64) for name in self.token_inputs},
-            processing={**self.call_arguments, **arguments},
-            notes=(
-                *(("one frame was repeated to fill a tubelet",) if len(pts) > clip.num_frames else ()),
-                *(_limit_notes(clip, (grid_h * patch, grid_w * patch), merge * patch) if frame_size is None else ()),
-            ),
         )
+
+    def _written(
+        self, clip: Clip, pts: FloatArray, text: str, frame_size: Size | None, arguments: Mapping[str, Any]
+    ) -> Expansion | None:
+        """The same by the processor's rules, from its files; None for a clip that it would refuse, as it then says."""
+        files = self.plan_processor
+        try:
+            height, width = frame_size or processor_frame_size(
+                files.video_processor, clip, len(pts), arguments, holds_for_video=self.pixel_limits == VIDEO_PIXELS
+            )
+        except RefusedByServerError as error:
+            if self.source.is_published:
+                raise UsageError(
+                    f"cannot plan {clip.num_frames} frames of {clip.width}x{clip.height} for {self.source.name}: "
+                    f"{error.message}"
+                ) from error
+            return None
+        video = files.video_processor
+        merge, patch = int(video.merge_size), int(video.patch_size)
+        num_frames = -(-len(pts) // self.temporal_patch_size)
+        grid = TokenGrid(num_frames, height // patch // merge, width // patch // merge)
+        before, behind = text.split(str(files.video_token), 1)
+        filled = fill_tubelets(pts, self.temporal_patch_size)
+        segments = joined([before, *self._video_segments(filled, grid), behind])
+        return Expansion(
+            model_grid_thw=(num_frames, height // patch, width // patch),
+            input_ids=self.sequence_ids(text, segments, self.placeholder_token),
+            seconds_per_grid=self._seconds_per_grid(clip, len(pts)),
+        )
+
+    def _video_segments(self, pts_seconds: FloatArray, token_grid_thw: TokenGrid) -> list[Segment]:
+        """What the processor puts for the video's token: one span, as here, or one a frame, by the families' own.
+
+        Args:
+            pts_seconds: (T * temporal_patch_size,) float64, presentation times, tubelets filled.
+            token_grid_thw: tokens in time, height, width.
+        """
+        return [token_grid_thw.num_tokens]
+
+    def _seconds_per_grid(self, clip: Clip, num_frames: int) -> float | None:
+        """Seconds between frames of tokens of ``num_frames`` sampled ones, where the processor tells them."""
+        return None
 
     @property
     def spatial_merge_size(self) -> int:
         """The video processor's own."""
-        return int(self.processor.video_processor.merge_size)
+        return int(self.plan_processor.video_processor.merge_size)
 
     def token_type_ids(self, layout: SequenceLayout) -> IntArray:
         """2 where a video token stands, as these families' processors mark it."""
@@ -218,34 +302,6 @@ class GridVideoEncoder(VisionLanguageEncoder):
 
 _PIXELS = "pixel_values_videos"
 _GRIDS = ("video_grid_thw", "video_merge_sizes")  # what the families take beside the patches
-
-
-def cap_argument(video_processor: Any, cap_pixels_per_frame: bool | None) -> dict[str, Any]:
-    """``cap_pixels_per_frame``, always passed: unset, the processor warns, and its default is announced to change."""
-    value = video_processor.cap_pixels_per_frame if cap_pixels_per_frame is None else cap_pixels_per_frame
-    return {"cap_pixels_per_frame": bool(value)}
-
-
-def size_argument(video_processor: Any, minimum: int | None, maximum: int | None) -> dict[str, Any]:
-    """``size`` of a video processor whose two edges are pixel counts, with the user's limits put in."""
-    if minimum is None and maximum is None:
-        return {}
-    size = video_processor.size
-    low, high = minimum or int(size["shortest_edge"]), maximum or int(size["longest_edge"])
-    if low > high:
-        raise UsageError(f"Invalid pixel limits: at least {low}, at most {high}. Expected the least below the most.")
-    return {"size": {"shortest_edge": low, "longest_edge": high}}
-
-
-def _limit_notes(clip: Clip, frame_size: tuple[int, int], factor: int) -> list[str]:
-    """A sentence where a pixel limit, and not rounding to whole tokens alone, settled the size."""
-    natural = tuple(max(factor, round(side / factor) * factor) for side in (clip.height, clip.width))
-    if natural == frame_size or min(clip.height, clip.width) < factor:
-        return []
-    return [
-        f"a pixel limit bound: frames of {clip.width}x{clip.height} become {frame_size[1]}x{frame_size[0]}, "
-        f"without it {natural[1]}x{natural[0]}"
-    ]
 
 
 @contextlib.contextmanager

@@ -72,6 +72,13 @@ def hub_file(location: str, name: str, *, revision: str | None, is_reachable: bo
         return Path(hf_hub_download(location, name, revision=revision, **only_local))
 
 
+def is_known_missing(location: str, name: str, revision: str | None) -> bool:
+    """Whether the hub has said before that this commit of a repository has no such file."""
+    from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
+
+    return try_to_load_from_cache(location, name, revision=revision) is _CACHED_NO_EXIST
+
+
 @contextlib.contextmanager
 def quiet_hub() -> Iterator[None]:
     """Keep the hub client's retry messages off the terminal."""

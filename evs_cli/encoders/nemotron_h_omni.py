@@ -11,10 +11,16 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from evs_cli.core.counts import TokenGrid
+from evs_cli.core.placeholders import IntArray
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan
+from evs_cli.encoders.frame_times import fill_tubelets, printed_seconds, true_times
 from evs_cli.encoders.loading import of_one_video, quiet_transformers
-from evs_cli.encoders.vlm import VisionLanguageEncoder, fill_tubelets, printed_seconds, true_times
+from evs_cli.encoders.processor_files import ProcessorFiles
+from evs_cli.encoders.segments import Segment, joined
+from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.errors import ModelError
 
 if TYPE_CHECKING:
@@ -36,26 +42,19 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
     @property
     def temporal_patch_size(self) -> int:
         """The processor's ``video_temporal_patch_dim``, which it hands to its video processor."""
-        return int(self.processor.video_temporal_patch_dim)
+        return int(self.plan_processor.video_temporal_patch_dim)
 
     def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
-        import torch
-
-        patch, merge = int(self.processor.video_processor.patch_size), self.spatial_merge_size
+        patch, merge = int(self.plan_processor.video_processor.patch_size), self.spatial_merge_size
         rows, columns = self._own_patches(clip.height, clip.width)
         height, width = frame_size or (rows * patch, columns * patch)
         num_tubelets = -(-clip.num_frames // self.temporal_patch_size)
-        expanded = self.processor.replace_video_token(
-            {
-                "num_frames": [clip.num_frames],
-                "video_metadata": [SimpleNamespace(**true_times(clip, clip.pts_seconds))],
-                "pixel_values_videos": torch.empty(
-                    (1, num_tubelets, 3 * self.temporal_patch_size, height, width), device="meta"
-                ),
-            },
-            0,
-        )
         grid = TokenGrid(num_tubelets, height // patch // merge, width // patch // merge)
+        text = self.prompt_text(options)
+        if isinstance(self.plan_processor, ProcessorFiles):
+            ids = self._written_ids(clip, text, grid)
+        else:
+            ids = np.asarray(self.expanded_ids(text, self._expanded(clip, num_tubelets, (height, width))))
         pts = fill_tubelets(clip.pts_seconds, self.temporal_patch_size)
         return EncodePlan(
             frame_size=(height, width),
@@ -63,16 +62,47 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
             model_grid_thw=(num_tubelets, height // patch, width // patch),
             spatial_merge_size=merge,
             temporal_patch_size=self.temporal_patch_size,
-            layout=self.layout(self.expanded_ids(self.prompt_text(options), expanded), grid),
+            layout=self.layout(ids, grid),
             modality=self.modality,
             pts_seconds=clip.pts_seconds,
             # Both times of a tubelet are written; the first one stands for it, to the hundredth that is printed.
             prompt_seconds=printed_seconds(pts[:: self.temporal_patch_size], 2),
         )
 
+    def _expanded(self, clip: Clip, num_tubelets: int, frame_size: tuple[int, int]) -> str:
+        """What the processor itself puts for the video's token."""
+        import torch
+
+        shape = (1, num_tubelets, 3 * self.temporal_patch_size, *frame_size)
+        return str(
+            self.processor.replace_video_token(
+                {
+                    "num_frames": [clip.num_frames],
+                    "video_metadata": [SimpleNamespace(**true_times(clip, clip.pts_seconds))],
+                    "pixel_values_videos": torch.empty(shape, device="meta"),
+                },
+                0,
+            )
+        )
+
+    def _written_ids(self, clip: Clip, text: str, grid: TokenGrid) -> IntArray:
+        """(L,) the same by the processor's rules: each tubelet behind the times of its frames."""
+        files, tubelet = self.plan_processor, self.temporal_patch_size
+        times = [round(1000 * t) / 1000 for t in clip.pts_seconds.tolist()]
+        before, behind = text.split(self.video_markup, 1)
+        segments: list[Segment] = [before]
+        for start in range(0, len(times), tubelet):
+            told = " and ".join(
+                f"{'Frame' if number == start + 1 else 'frame'} {number} sampled at {time:.2f} seconds"
+                for number, time in enumerate(times[start : start + tubelet], start + 1)
+            )
+            newline = "\n" if start else ""
+            segments += [f"{newline}{told}: {files.image_start_token}", grid.tokens_per_frame, files.image_end_token]
+        return self.sequence_ids(text, joined([*segments, behind]), self.placeholder_token)
+
     def _own_patches(self, height: int, width: int) -> tuple[int, int]:
         """(rows, columns) of patches that the processor makes of a frame of ``height`` x ``width`` pixels."""
-        video = self.processor.video_processor
+        video = self.plan_processor.video_processor
         return target_patches(
             height,
             width,
@@ -84,7 +114,7 @@ class NemotronHOmniEncoder(VisionLanguageEncoder):
     @property
     def spatial_merge_size(self) -> int:
         """The inverse of the video processor's ``downsample_ratio``."""
-        return round(1 / float(self.processor.video_processor.downsample_ratio))
+        return round(1 / float(self.plan_processor.video_processor.downsample_ratio))
 
     @property
     def frames_are_independent(self) -> bool:

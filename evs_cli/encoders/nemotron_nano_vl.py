@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan
 from evs_cli.encoders.loading import load_tokenizer
+from evs_cli.encoders.processor_files import read_tokenizer_files
 from evs_cli.encoders.vlm import VisionLanguageEncoder
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError
@@ -32,7 +33,16 @@ class NemotronNanoVLEncoder(VisionLanguageEncoder):
     @cached_property
     def processor(self) -> Any:
         """Its tokenizer and the tokens that config.json names, in a processor's terms."""
-        config, tokenizer = self.source.config, load_tokenizer(self.source)
+        return self._with_tokenizer(load_tokenizer(self.source))
+
+    @cached_property
+    def plan_processor(self) -> Any:
+        """The same, its tokenizer read from the file where only counts are wanted."""
+        files = read_tokenizer_files(self.source) if self.counts_alone else None
+        return self.processor if files is None else self._with_tokenizer(files)
+
+    def _with_tokenizer(self, tokenizer: Any) -> SimpleNamespace:
+        config = self.source.config
         return SimpleNamespace(
             tokenizer=tokenizer,
             video_processor=SimpleNamespace(),

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from evs_cli.encoders.base import EncodeOptions
-from evs_cli.encoders.grid_vlm import FRAME_PIXELS, GridVideoEncoder
+from evs_cli.encoders.grid_vlm import GridVideoEncoder
+from evs_cli.encoders.pixel_limits import FRAME_PIXELS
 
 
 class Qwen2VLEncoder(GridVideoEncoder):
@@ -20,7 +21,7 @@ class Qwen2VLEncoder(GridVideoEncoder):
     def _video_arguments(self, options: EncodeOptions, num_frames: int) -> dict[str, Any]:
         """See ``GridVideoEncoder._video_arguments``."""
         if options.video_max_pixels is not None:
-            own = int(self.processor.video_processor.size["longest_edge"])
+            own = int(self.plan_processor.video_processor.size["longest_edge"])
             share = options.video_max_pixels // num_frames
             options = replace(options, frame_max_pixels=max(1, min(options.frame_max_pixels or own, share)))
         return super()._video_arguments(options, num_frames)

@@ -6,8 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from evs_cli.core.counts import TokenGrid
 from evs_cli.encoders.base import FloatArray, seconds
-from evs_cli.encoders.grid_vlm import VIDEO_PIXELS, GridVideoEncoder
+from evs_cli.encoders.grid_vlm import GridVideoEncoder
+from evs_cli.encoders.pixel_limits import VIDEO_PIXELS
+from evs_cli.encoders.segments import Segment
 
 
 class Qwen3VLEncoder(GridVideoEncoder):
@@ -21,3 +24,12 @@ class Qwen3VLEncoder(GridVideoEncoder):
         milliseconds = np.round(1000 * pts_seconds).reshape(-1, self.temporal_patch_size)
         means = (milliseconds[:, 0] / 1000 + milliseconds[:, -1] / 1000) / 2
         return seconds([float(f"{value:.1f}") for value in means])
+
+    def _video_segments(self, pts_seconds: FloatArray, token_grid_thw: TokenGrid) -> list[Segment]:
+        """See ``GridVideoEncoder``: a time and a span a frame."""
+        tokens = self.plan_processor.tokenizer.named
+        start = tokens.get("vision_start_token", "<|vision_start|>")
+        end = tokens.get("vision_end_token", "<|vision_end|>")
+        per_frame = token_grid_thw.tokens_per_frame
+        times = self._prompt_seconds(pts_seconds, None).tolist()
+        return [part for time in times for part in (f"<{time:.1f} seconds>{start}", per_frame, end)]

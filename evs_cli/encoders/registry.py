@@ -122,9 +122,11 @@ def open_encoder(
     Raises:
         ModelError: no such model, or a family evs does not know or refuses.
     """
-    return encoder_of(
+    encoder = encoder_of(
         resolve_model(name, revision=revision, trust_remote_code=trust_remote_code, counts_alone=counts_alone)
     )
+    encoder.counts_alone = counts_alone
+    return encoder
 
 
 def encoder_of(source: ModelSource) -> VideoEncoder:

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from evs_cli.encoders import embedded
-from evs_cli.encoders.hub import hub_answers, hub_file
+from evs_cli.encoders.hub import hub_answers, hub_file, is_known_missing
+from evs_cli.encoders.published import PLAN_FILES, PUBLISHED
 from evs_cli.errors import ModelError, first_line
 
 DEFAULT_MODEL = "dinov2-small"
@@ -55,6 +56,8 @@ class ModelSource:
     """Whether code that comes with the checkpoint may run."""
     is_embedded: bool = False
     """Whether these are the weights of the extra ``embedded``."""
+    is_published: bool = False
+    """Whether its files are out of reach, and ``config`` holds the figures that evs knows (``published``)."""
     is_reachable: bool = True
     """Whether the hub answered, if the files come from there; else what is in its cache is all there is."""
 
@@ -72,6 +75,21 @@ class ModelSource:
     def is_local(self) -> bool:
         """Whether the files lie in a folder, not on the hub."""
         return self.is_embedded or Path(self.location).is_dir()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence on counts whose model's files are out of reach."""
+        if not self.is_published:
+            return ()
+        return (
+            f"counted by the published figures of {self.location}, whose files are out of reach: video tokens and "
+            f"times are exact, the text's own tokens are estimated (evs models fetch {self.name} gets the files)",
+        )
+
+    def require_files(self) -> None:
+        """Raise ``ModelError`` where only the published figures are known and the files are asked for."""
+        if self.is_published:
+            raise _out_of_reach(self.name, self.location)
 
     def pretrained_arguments(self) -> dict[str, Any]:
         """Keyword arguments that pin ``from_pretrained`` of transformers to these very files."""
@@ -110,7 +128,14 @@ def resolve_model(
     if name == DEFAULT_MODEL and revision is None and counts_alone:
         # The published configuration says of the grid what the embedded one does.
         return ModelSource(name=name, location=SHORT_NAMES[name], revision=None, config=embedded.CONFIG)
-    return _from_hub(name, revision, trust_remote_code)
+    try:
+        return _from_hub(name, revision, trust_remote_code)
+    except OutOfReachError:
+        known = PUBLISHED.get(SHORT_NAMES.get(name, name)) if counts_alone and revision is None else None
+        if known is None:
+            raise
+    location = SHORT_NAMES.get(name, name)
+    return ModelSource(name, location, None, known.config, is_published=True, is_reachable=False)
 
 
 def _is_folder(name: str) -> bool:
@@ -140,6 +165,8 @@ def _from_hub(name: str, revision: str | None, trust_remote_code: bool) -> Model
     try:
         path = hub_file(location, "config.json", revision=revision, is_reachable=is_reachable)
     except (OSError, ValueError) as error:
+        if _is_out_of_reach(error):
+            raise _out_of_reach(name, location) from error
         raise _not_found(name, location, _hub_words(error)) from error
     # .../models--org--name/snapshots/<commit>/config.json
     commit = path.parent.name if path.parent.parent.name == "snapshots" else revision
@@ -164,12 +191,38 @@ def checkpoint_file(source: ModelSource, name: str) -> Path | None:
         return path if path.is_file() else None
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
+    if is_known_missing(source.location, name, source.revision):
+        return None
     try:
         return hub_file(source.location, name, revision=source.revision, is_reachable=source.is_reachable)
     except LocalEntryNotFoundError:  # out of reach, which says nothing of whether it exists
         raise
     except EntryNotFoundError:
         return None
+
+
+_OUT_OF_REACH = "the hub is out of reach and its files are not in the cache"
+
+
+class OutOfReachError(ModelError):
+    """A model of the hub, which does not answer and whose files are not in its cache."""
+
+
+def _is_out_of_reach(error: Exception) -> bool:
+    from huggingface_hub import errors
+
+    return isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError))
+
+
+def _out_of_reach(name: str, location: str) -> ModelError:
+    if name == DEFAULT_MODEL:
+        return _not_found(name, location, _OUT_OF_REACH)
+    return OutOfReachError(
+        f"cannot load {name}: {_OUT_OF_REACH}.",
+        hint=f"`evs models fetch {name}` gets the few files that a count needs where the hub is in reach "
+        f"({', '.join(PLAN_FILES[:3])}, {PLAN_FILES[4]}, …), into HF_HOME, which may be copied here. A folder of "
+        "them does too.",
+    )
 
 
 def _hub_words(error: Exception) -> str:
@@ -182,8 +235,8 @@ def _hub_words(error: Exception) -> str:
         return "the hub has no such revision of it"
     if isinstance(error, errors.RepositoryNotFoundError):
         return "the hub has no such model, or it is private"
-    if isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)):
-        return "the hub is out of reach and its files are not in the cache"
+    if _is_out_of_reach(error):
+        return _OUT_OF_REACH
     if isinstance(error, errors.EntryNotFoundError):
         return "it has no config.json on the hub"
     return first_line(error)[:160].rstrip(".")

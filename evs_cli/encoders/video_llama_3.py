@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from evs_cli.encoders.base import EncodePlan, FloatArray, VideoEncoder
+from evs_cli.encoders.frame_times import printed_seconds
 from evs_cli.encoders.grid_vlm import GridVideoEncoder
-from evs_cli.encoders.vlm import printed_seconds
 
 if TYPE_CHECKING:
     import torch

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from evs_cli.core.counts import TokenGrid
 from evs_cli.core.placeholders import IntArray, SequenceLayout
@@ -23,9 +24,10 @@ from evs_cli.encoders.base import (
     FloatArray,
     VideoEncoder,
     require_same_count,
-    seconds,
 )
 from evs_cli.encoders.loading import load_processor, load_vision_part
+from evs_cli.encoders.processor_files import ProcessorFiles, read_processor
+from evs_cli.encoders.segments import Segment, segment_ids
 from evs_cli.encoders.weights import WeightsRead
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.video.sampling import DEFAULT_FPS, DEFAULT_MAX_FRAMES, SamplingDefaults
@@ -53,13 +55,29 @@ class VisionLanguageEncoder(VideoEncoder):
 
     @cached_property
     def processor(self) -> Any:
-        """The checkpoint's processor; read once, on first use."""
+        """The checkpoint's processor; read once, on first use.
+
+        Raises:
+            ModelError: it cannot be loaded, or its files are out of reach.
+        """
+        self.source.require_files()
         return load_processor(self.source)
+
+    @cached_property
+    def plan_processor(self) -> Any:
+        """What plans ask: the processor as its files tell it where only counts are wanted, else the processor."""
+        return (read_processor(self.source) if self.counts_alone else None) or self.processor
+
+    @property
+    def video_processor_class(self) -> str:
+        """The name of the class of its video processor."""
+        files = self.plan_processor
+        return files.video_class if isinstance(files, ProcessorFiles) else type(files.video_processor).__name__
 
     @property
     def sampling_defaults(self) -> SamplingDefaults:
         """The video processor's own rate or count with its limits, else 2 fps up to its maximum or 128."""
-        video = self.processor.video_processor
+        video = self.plan_processor.video_processor
         num_frames, fps = getattr(video, "num_frames", None), getattr(video, "fps", None)
         return SamplingDefaults(
             fps=None if num_frames else float(fps or DEFAULT_FPS),
@@ -71,17 +89,17 @@ class VisionLanguageEncoder(VideoEncoder):
     @property
     def temporal_patch_size(self) -> int:
         """Sampled frames that become one frame of tokens."""
-        return int(self.processor.video_processor.temporal_patch_size)
+        return int(self.plan_processor.video_processor.temporal_patch_size)
 
     @property
     def video_markup(self) -> str:
         """The text that stands for one video in the family's prompts; the processor's own token, as here, for most."""
-        return str(self.processor.video_token)
+        return str(self.plan_processor.video_token)
 
     @property
     def placeholder_token(self) -> str:
         """The token, as text, that stands for one video token once the markup is expanded: that of the modality."""
-        return str(self.processor.image_token if self.modality == "image" else self.processor.video_token)
+        return str(self.plan_processor.image_token if self.modality == "image" else self.plan_processor.video_token)
 
     @abstractmethod
     def _expand(self, clip: Clip, options: EncodeOptions, frame_size: tuple[int, int] | None) -> EncodePlan:
@@ -96,7 +114,7 @@ class VisionLanguageEncoder(VideoEncoder):
         """The text before expansion: the chat prompt around the videos' markup, or the markup alone."""
         if options.prompt is None:
             return self.video_markup * num_videos
-        for token in {self.placeholder_token, self.processor.video_token, self.processor.image_token}:
+        for token in {self.placeholder_token, self.plan_processor.video_token, self.plan_processor.image_token}:
             named = {"prompt": options.prompt, "system": options.system or ""}
             if holder := next((name for name, text in named.items() if token in text), None):
                 raise UsageError(
@@ -109,7 +127,7 @@ class VisionLanguageEncoder(VideoEncoder):
                 hint="Leave out --prompt; the sequence is then the video's part alone.",
             )
         text = self._chat_text(options.prompt, options.system, num_videos)
-        num_written = text.count(self.processor.video_token)
+        num_written = text.count(self.plan_processor.video_token)
         faults = {
             "leaves the video out": num_written < num_videos,
             "writes the video more than once": num_written > num_videos,
@@ -130,7 +148,7 @@ class VisionLanguageEncoder(VideoEncoder):
         Not where a chat template has written it already, as ``apply_chat_template(tokenize=True)`` sees to; and not
         to the video's part alone, which is a piece of a sequence.
         """
-        start = self.processor.tokenizer.bos_token
+        start = self.plan_processor.tokenizer.bos_token
         is_piece = not text.replace(self.video_markup, "")
         has_start = start is not None and text.startswith(start)
         return {"add_special_tokens": False} if is_piece or has_start else {}
@@ -146,11 +164,13 @@ class VisionLanguageEncoder(VideoEncoder):
         markers thousands of times, so each distinct text is tokenized once, and all new ones in one call.
         """
         known = self._ids_by_text
-        if len(known) > _MAX_KNOWN_TEXTS:
-            known.clear()
+        if len(known) > _MAX_KNOWN_TEXTS:  # a new one: another thread may be reading the old one
+            known = self._ids_by_text = {}
         new = [text for text in dict.fromkeys(texts) if text and text not in known]
         if new:
-            known.update(zip(new, self.processor.tokenizer(new, add_special_tokens=False)["input_ids"], strict=True))
+            known.update(
+                zip(new, self.plan_processor.tokenizer(new, add_special_tokens=False)["input_ids"], strict=True)
+            )
         return [known[text] if text else [] for text in texts]
 
     def text_tokens(self, options: EncodeOptions, num_videos: int = 1) -> int:
@@ -158,13 +178,13 @@ class VisionLanguageEncoder(VideoEncoder):
         if options.prompt is None:
             return 0
         text = self.prompt_text(options, num_videos)
-        ids = self.processor.tokenizer(text, **self.tokenizer_arguments(text))["input_ids"]
+        ids = self.plan_processor.tokenizer(text, **self.tokenizer_arguments(text))["input_ids"]
         (markup,) = self.text_ids([self.video_markup])
         return len(ids) - num_videos * len(markup)
 
     def request_length(self, parts: Sequence[Sequence[int]], options: EncodeOptions) -> int:
         """See ``VideoEncoder.request_length``: the parts are put into the text, which is tokenized as one."""
-        tokenizer = self.processor.tokenizer
+        tokenizer = self.plan_processor.tokenizer
         texts = [tokenizer.decode(ids, clean_up_tokenization_spaces=False) for ids in parts]
         again = tokenizer(texts, add_special_tokens=False)["input_ids"]
         if [list(ids) for ids in parts] != again:  # a tokenizer whose text does not say its ids
@@ -182,7 +202,7 @@ class VisionLanguageEncoder(VideoEncoder):
         videos = [{"type": "video"}] * num_videos
         messages.append({"role": "user", "content": [*videos, {"type": "text", "text": prompt}]})
         try:
-            text: str = self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            text: str = self.plan_processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except (TemplateError, TypeError) as error:
             raise ModelError(
                 f"cannot build a prompt for {self.source.name}: its chat template fails ({error}).",
@@ -193,13 +213,34 @@ class VisionLanguageEncoder(VideoEncoder):
     def expanded_ids(self, text: str, expanded: str) -> list[int]:
         """Ids of a prompt with the video written out: ``expanded`` in place of its markup in ``text``."""
         whole = text.replace(self.video_markup, expanded, 1)
-        ids: list[int] = self.processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
+        ids: list[int] = self.plan_processor.tokenizer(whole, **self.tokenizer_arguments(text))["input_ids"]
         return ids
 
-    def layout(self, input_ids: Sequence[int], token_grid_thw: TokenGrid) -> SequenceLayout:
+    def sequence_ids(self, text: str, segments: Sequence[Segment], placeholder: str) -> IntArray:
+        """(L,) int64 ids of a sequence in segments, behind the start token where the tokenizer adds one to ``text``.
+
+        Args:
+            text: the prompt before expansion.
+            segments: the prompt expanded; texts that are tokenized together are one segment.
+            placeholder: text of the token that the runs repeat.
+        """
+        placeholder_id = int(self.plan_processor.tokenizer.convert_tokens_to_ids(placeholder))
+        return segment_ids(segments, self.text_ids, placeholder_id, self._start_ids(text))
+
+    def num_text_ids(self, text: str, segments: Sequence[Segment]) -> int:
+        """How many ids of such a sequence are no placeholder; arguments as ``sequence_ids``."""
+        texts = [segment for segment in segments if isinstance(segment, str)]
+        return len(self._start_ids(text)) + sum(map(len, self.text_ids(texts)))
+
+    def _start_ids(self, text: str) -> list[int]:
+        """What the tokenizer puts in front of ``text``."""
+        ids: list[int] = self.plan_processor.tokenizer("", **self.tokenizer_arguments(text))["input_ids"]
+        return ids
+
+    def layout(self, input_ids: npt.ArrayLike, token_grid_thw: TokenGrid) -> SequenceLayout:
         """The layout of an expanded sequence: which placeholders are grid tokens, and which are extra rows."""
         num_frames, height, width = token_grid_thw
-        placeholder_id = int(self.processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
+        placeholder_id = int(self.plan_processor.tokenizer.convert_tokens_to_ids(self.placeholder_token))
         ids: IntArray = np.asarray(input_ids, dtype=np.int64)
         positions: IntArray = np.flatnonzero(ids == placeholder_id).astype(np.int64)
         in_frames = num_frames * (self.rows_before_frame + height * width)
@@ -221,7 +262,7 @@ class VisionLanguageEncoder(VideoEncoder):
         *,
         frame_size: tuple[int, int],
         token_grid_thw: TokenGrid,
-        input_ids: Sequence[int],
+        input_ids: npt.ArrayLike,
         prompt_seconds: FloatArray,
         seconds_per_grid: float | None = None,
         loader_size: tuple[int, int] | None = None,
@@ -265,12 +306,12 @@ class VisionLanguageEncoder(VideoEncoder):
     @property
     def outer_tokens(self) -> int:
         """See ``VideoEncoder.outer_tokens``: what stands with the video's token in its markup."""
-        return sum(map(len, self.text_ids(self.video_markup.split(str(self.processor.video_token)))))
+        return sum(map(len, self.text_ids(self.video_markup.split(str(self.plan_processor.video_token)))))
 
     @property
     def has_chat_template(self) -> bool:
         """Whether the checkpoint says how a chat is written."""
-        return bool(getattr(self.processor, "chat_template", None))
+        return bool(getattr(self.plan_processor, "chat_template", None))
 
     @property
     def spatial_merge_size(self) -> int:
@@ -295,31 +336,3 @@ class VisionLanguageEncoder(VideoEncoder):
                 f"Expected a multiple of {height} x {width}, as planned."
             )
         return rows.reshape(-1, height, width, rows.shape[-1])
-
-
-def true_times(clip: Clip, pts_seconds: FloatArray) -> dict[str, Any]:
-    """``video_metadata`` that tells a processor the true times, in milliseconds as frame indices at a rate of 1000.
-
-    Processors divide an index by a rate, and some round the frame interval to a whole millisecond first, which
-    drifts by a second a minute at 24000/1001 frames a second. At a rate of 1000 the interval is exactly one.
-    """
-    return {
-        "fps": 1000.0,
-        "frames_indices": [round(1000 * t) for t in pts_seconds.tolist()],
-        "total_num_frames": max(1, round(1000 * clip.window_seconds)),
-        "duration": clip.window_seconds,
-        "height": clip.height,
-        "width": clip.width,
-        "video_backend": "evs",
-    }
-
-
-def printed_seconds(pts_seconds: FloatArray, num_decimals: int) -> FloatArray:
-    """Times in whole milliseconds, as processors are told them, to the decimals that they print."""
-    return seconds([float(f"{round(1000 * t) / 1000:.{num_decimals}f}") for t in pts_seconds.tolist()])
-
-
-def fill_tubelets(values: FloatArray, temporal_patch_size: int) -> FloatArray:
-    """``values`` with the last repeated until it fills a whole tubelet."""
-    missing = -len(values) % temporal_patch_size
-    return seconds(np.concatenate([values, np.repeat(values[-1:], missing)]))

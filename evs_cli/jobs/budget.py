@@ -6,8 +6,9 @@ weight is read; a plain encoder's budget needs no torch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -126,6 +127,7 @@ def budget(
     reserve: int = 0,
     kv_budget_bytes: int | None = None,
     min_dissimilarity: float | None = None,
+    with_details: bool = True,
 ) -> BudgetReport:
     """Count one video for one model.
 
@@ -139,6 +141,7 @@ def budget(
         reserve: tokens of a server's context kept for the answer.
         kv_budget_bytes: memory for caches, to tell how many such prompts fit.
         min_dissimilarity: a floor, which makes the counts the most there can be.
+        with_details: whether each frame, the costs and the longest clips that pass are told beside the counts.
 
     Raises:
         UsageError: a rate outside [0, 1), a floor outside [0, 2], or options the model has no use for.
@@ -147,31 +150,30 @@ def budget(
     check_min_dissimilarity(min_dissimilarity)
     planned = clips.plan(sampling, options)
     plan, served = planned.encode, planned.served
-    unasked = replace(options, prompt=None, system=None)
-    without_text = plan if options.prompt is None else clips.plan(sampling, unasked).encode
+    part_length = clips.part_length(planned)
     limit = context_limit if context_limit is not None else model_context_limit(encoder)
     return BudgetReport(
         dialect=planned.dialect,
         source=planned.source,
         server_source=None if served is None else served.source,
         model=encoder.source.name,
-        frames=_sampled_frames(planned.selection, plan),
+        frames=_sampled_frames(planned.selection, plan) if with_details else (),
         frame_size=plan.frame_size,
         token_grid_thw=plan.token_grid_thw,
         video_grid_thw=plan.video_grid_thw,
         factors=_factors(planned),
         total_tokens=plan.total_tokens,
-        separator_tokens=without_text.layout.sequence_length - plan.total_tokens,
+        separator_tokens=part_length - plan.total_tokens,
         outer_tokens=encoder.outer_tokens if served is None else served.outer_tokens,
-        text_tokens=plan.layout.sequence_length - without_text.layout.sequence_length,
+        text_tokens=plan.layout.sequence_length - part_length,
         context_limit=limit,
         rates=tuple(
             _rate_budget(
                 plan,
                 q,
                 limit,
-                rate_cost(plan, plan.retained_tokens(q), encoder, limit, kv_budget_bytes),
-                clips.limits(planned, q, limit, reserve),
+                rate_cost(plan, plan.retained_tokens(q), encoder, limit, kv_budget_bytes) if with_details else None,
+                clips.limits(planned, q, limit, reserve, with_longest=with_details),
             )
             for q in rates
         ),
@@ -189,10 +191,15 @@ def check_context(context: int | None) -> None:
 
 def model_context_limit(encoder: CostedModel) -> int | None:
     """``max_position_embeddings`` of the language model, or None for a plain encoder."""
+    return _context_limit(encoder.source) if encoder.has_language_model else None
+
+
+@functools.lru_cache(maxsize=64)  # of a source, which is as it is for good: reading every layer takes a plan's time
+def _context_limit(source: ModelSource) -> int | None:
     try:
-        language = read_language_model(encoder.source.config) if encoder.has_language_model else None
+        language = read_language_model(source.config)
     except ModelError:  # a language model of a kind the costs do not know
-        text = encoder.source.config.get("llm_config") or encoder.source.config.get("text_config") or {}
+        text = source.config.get("llm_config") or source.config.get("text_config") or {}
         limit = text.get("max_position_embeddings")
         return limit if isinstance(limit, int) else None
     return None if language is None else language.context_limit_tokens

@@ -46,7 +46,7 @@ class CheckedClip:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, markers included."""
-        return str(self.planner.encoder.processor.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+        return str(self.planner.encoder.plan_processor.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
     def replanned(self, session: SessionRequest) -> CheckedClip:
         """The same video by another request.
@@ -73,6 +73,7 @@ def plan_clip(path: str, source: VideoSource, session: SessionRequest) -> Checke
         RefusedByServerError: a clip that the server would refuse.
     """
     encoder = open_requested(session, counts_alone=True)
+    encoder.source.require_files()  # ids are compared, which figures do not tell
     return _planned(path, probe_video(source), encoder, session)
 
 
@@ -88,7 +89,7 @@ def _planned(path: str, video: VideoInfo, encoder: VideoEncoder, session: Sessio
 def planned_prompt(planner: ServedPlanner, served: ServedClip, options: EncodeOptions) -> PlannedPrompt:
     """The ids of the whole prompt at the server's rate, and how many of them stand around the video's part."""
     encoder, model = planner.encoder, planner.model
-    tokenizer = encoder.processor.tokenizer
+    tokenizer = encoder.plan_processor.tokenizer
     text = encoder.prompt_text(options)
     before, behind = text.split(encoder.video_markup, 1)
     ids = planner.client_ids(served, served.q, options)

@@ -81,6 +81,8 @@ class PlanRequest:
     """Tokens of a server's context kept for the answer."""
     may_refuse: bool = True
     """Whether a video that is longer than ``context`` is refused; a server's limits always do."""
+    with_details: bool = True
+    """See ``budget``."""
 
     def __post_init__(self) -> None:
         check_context(self.context)
@@ -138,6 +140,7 @@ class BudgetJob:
                 reserve=plan.reserve,
                 kv_budget_bytes=plan.kv_budget_bytes,
                 min_dissimilarity=self.request.min_dissimilarity,
+                with_details=plan.with_details,
             )
             return replace(report, notes=(*report.notes, *notes))
 

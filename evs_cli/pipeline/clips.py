@@ -84,6 +84,9 @@ class Clips(Protocol):
     def plan(self, sampling: SamplingRequest, options: EncodeOptions) -> ClipPlan:
         """The plan of a request."""
 
+    def part_length(self, plan: ClipPlan) -> int:
+        """Ids of the video's part of a plan of it: of the sequence without the chat prompt around it."""
+
     def sample(self, sampling: SamplingRequest) -> FrameSelection:
         """The frames of a request, before their size is settled."""
 
@@ -96,7 +99,9 @@ class Clips(Protocol):
     def use(self, plan: ClipPlan, q: float) -> PlannedUse | None:
         """What the clip at rate q uses of the server's limits; None for ``evs``."""
 
-    def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
+    def limits(
+        self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0, *, with_longest: bool = True
+    ) -> tuple[ServerLimit, ...]:
         """Every limit of the server that the clip may run into at rate q, ``0 <= q < 1``; none for ``evs``."""
 
 
@@ -130,7 +135,15 @@ class EvsClips:
         facts, selection = self._facts, self.sample(sampling)
         clip = Clip(facts.height, facts.width, selection.pts_seconds, selection.window_seconds)
         encode = self._encoder.plan(clip, options)
+        encode = replace(encode, notes=(*self._encoder.source.notes, *encode.notes))
         return ClipPlan(facts, sampling, options, selection, clip, encode, self._file)
+
+    def part_length(self, plan: ClipPlan) -> int:
+        """See ``Clips.part_length``."""
+        if plan.options.prompt is None:
+            return plan.encode.layout.sequence_length
+        part = self._encoder.plan(plan.clip, replace(plan.options, prompt=None, system=None))
+        return part.layout.sequence_length
 
     def sample(self, sampling: SamplingRequest) -> FrameSelection:
         """See ``Clips.sample``."""
@@ -154,7 +167,9 @@ class EvsClips:
     def use(self, plan: ClipPlan, q: float) -> None:
         """See ``Clips.use``."""
 
-    def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
+    def limits(
+        self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0, *, with_longest: bool = True
+    ) -> tuple[ServerLimit, ...]:
         """See ``Clips.limits``."""
         return ()
 
@@ -184,8 +199,16 @@ class ServerClips:
     def plan(self, sampling: SamplingRequest, options: EncodeOptions) -> ClipPlan:
         """See ``Clips.plan``."""
         served = self.planner.plan(self.source, self._true, sampling, options)
-        encode, name = replace(served.encode, notes=served.notes), self.dialect.name
+        notes, name = (*self.planner.encoder.source.notes, *served.notes), self.dialect.name
+        encode = replace(served.encode, notes=notes)
         return ClipPlan(self._facts, sampling, options, served.selection, served.clip, encode, self._file, name, served)
+
+    def part_length(self, plan: ClipPlan) -> int:
+        """See ``Clips.part_length``."""
+        if plan.options.prompt is None:
+            return plan.encode.layout.sequence_length
+        assert plan.served is not None
+        return self.planner.sequence_length([plan.served.server], 0.0, replace(plan.options, prompt=None, system=None))
 
     def sample(self, sampling: SamplingRequest) -> FrameSelection:
         """See ``Clips.sample``; sizes do not change a server's sampling."""
@@ -206,16 +229,20 @@ class ServerClips:
         num_frames = max(1, round(plan.num_sampled_frames * share))
         return self.planner.rules.fewer_frames(self.planner.model, num_frames, self.source.duration_seconds)
 
-    def limits(self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0) -> tuple[ServerLimit, ...]:
+    def limits(
+        self, plan: ClipPlan, q: float, context_limit: int | None, reserve: int = 0, *, with_longest: bool = True
+    ) -> tuple[ServerLimit, ...]:
         """See ``Clips.limits``."""
         return server_limits(
             self.use(plan, q),
             lambda source: self.planner.server_plan(source, plan.sampling, plan.options),
             context_limit=context_limit,
             reserve=reserve,
+            with_longest=with_longest,
         )
 
     def use(self, plan: ClipPlan, q: float) -> PlannedUse:
         """See ``Clips.use``."""
         assert plan.served is not None
-        return PlannedUse(self.planner, self.source, plan.served.server, q, plan.options)
+        num_text_ids = plan.encode.layout.sequence_length - plan.encode.total_tokens
+        return PlannedUse(self.planner, self.source, plan.served.server, q, plan.options, num_text_ids)

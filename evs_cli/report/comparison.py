@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,16 +52,19 @@ def _record(outcome: Outcome[BudgetReport]) -> dict[str, Any]:
 
 def _draw(outcomes: list[Outcome[BudgetReport]], sink: Sink) -> None:
     sink.result(_dialects_view(outcomes, is_terminal=sink.is_terminal))
-    for outcome in outcomes:
-        _notice_dialect(outcome, sink)
+    notes = [(outcome.input.dialect, note) for outcome in outcomes for note in _notes(outcome)]
+    told = Counter(note for _, note in notes)
+    for note in dict.fromkeys(note for _, note in notes if told[note] == len(outcomes) > 1):  # said of every row: once
+        sink.notice(f"{outcomes[0].video}: {note}")
+    for dialect, note in notes:
+        if not told[note] == len(outcomes) > 1:
+            sink.notice(f"{dialect}: {note}")
 
 
-def _notice_dialect(outcome: Outcome[BudgetReport], sink: Sink) -> None:
+def _notes(outcome: Outcome[BudgetReport]) -> list[str]:
     """What is to be said of one row."""
-    notes = [outcome.error.message] if outcome.error is not None else []
-    notes += [] if outcome.result is None else outcome.result.notes
-    for note in notes:
-        sink.notice(f"{outcome.input.dialect}: {note}")
+    failed = [outcome.error.message] if outcome.error is not None else []
+    return [*failed, *(() if outcome.result is None else outcome.result.notes)]
 
 
 def _dialects_view(outcomes: list[Outcome[BudgetReport]], *, is_terminal: bool) -> RenderableType:

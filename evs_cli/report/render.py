@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from evs_cli.core.pruned_video import PrunedVideo
+    from evs_cli.jobs.fetch import FetchedModel
     from evs_cli.jobs.prune import PruneResult
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
@@ -120,6 +121,19 @@ def size_text(size_bytes: int) -> str:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+def render_fetched(models: Sequence[FetchedModel], sink: Sink) -> None:
+    """Show which files of each model are here now."""
+
+    def draw() -> None:
+        for model in models:
+            sink.result(f"{model.location}, revision {model.revision or 'local'}: {size_text(model.size_bytes)}")
+            sink.result("\n".join(f"  {path}" for path in model.files))
+
+    made = [asdict(model) for model in models]
+    sink.show(made, [{**row, "files": " ".join(row["files"])} for row in made], draw)
+    sink.finish("models")
 
 
 def render_models(sink: Sink) -> None:

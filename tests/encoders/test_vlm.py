@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tiny_models import DrawnClip, clips, make_clip, profile
 
 from evs_cli.encoders.base import Clip, EncodeOptions
+from evs_cli.encoders.frame_times import fill_tubelets
 from evs_cli.encoders.registry import open_encoder
-from evs_cli.encoders.vlm import fill_tubelets
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.video.sampling import SamplingDefaults
 

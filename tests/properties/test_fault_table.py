@@ -18,8 +18,8 @@ from evs_cli.core.placeholders import SequenceLayout, prune_sequence
 from evs_cli.core.quality import measure_quality
 from evs_cli.core.retention import Ranking, compute_retention_mask
 from evs_cli.encoders.base import Clip, EncodeOptions
+from evs_cli.encoders.frame_times import true_times
 from evs_cli.encoders.registry import open_encoder
-from evs_cli.encoders.vlm import true_times
 from evs_cli.errors import ModelError, UsageError
 from evs_cli.integration import chunk_placeholders, enable_evs
 
