@@ -1,35 +1,13 @@
-"""The pixel limits that a user asks for: whether they mean anything, and as a server's arguments."""
+"""The pixel limits that a user asks for, as a server's arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import GlmModel, QwenModel, ServedModel
-from evs_cli.encoders.base import PIXEL_OPTIONS, EncodeOptions, VideoEncoder
+from evs_cli.encoders.base import EncodeOptions
 from evs_cli.errors import UsageError
-
-
-def check_options(encoder: VideoEncoder, dialect: Dialect, options: EncodeOptions) -> None:
-    """Raise ``UsageError`` for an option that the family, or the dialect, has no use for."""
-    if dialect.is_evs:
-        pass
-    elif dialect.rules.bounds_any_pixels:
-        if options.cap_pixels_per_frame is not None:
-            raise UsageError(
-                f"--cap-pixels-per-frame has no effect on {dialect.name}: its own limits settle the size. Expected "
-                "--frame-max-pixels."
-            )
-        if "frame_max_pixels" in encoder.supported_options or "video_max_pixels" in encoder.supported_options:
-            options = replace(options, **dict.fromkeys(PIXEL_OPTIONS))
-    elif options.video_max_pixels is not None and "frame_max_pixels" in encoder.supported_options:
-        raise UsageError(
-            f"--video-max-pixels has no effect on {encoder.source.name} under {dialect.name}: the processor bounds "
-            "each frame. Expected --frame-max-pixels, or --dialect evs or qwen-vl-utils."
-        )
-    encoder.check_options(options)
 
 
 def processor_pixels(options: EncodeOptions) -> dict[str, Any]:

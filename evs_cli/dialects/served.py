@@ -18,7 +18,7 @@ from evs_cli.core.placeholders import IntArray
 from evs_cli.dialects import Dialect
 from evs_cli.dialects.base import Int64Array, PruningRate, RefusedByServerError, ServerOptions, ServerPlan, ServerSource
 from evs_cli.dialects.model import served_model
-from evs_cli.dialects.pixels import check_options
+from evs_cli.dialects.option_check import check_options
 from evs_cli.dialects.requests import DEFAULT_PROMPT, only_asked
 from evs_cli.encoders.base import Clip, EncodeOptions, EncodePlan, FloatArray, VideoEncoder
 from evs_cli.encoders.segments import Segment, joined

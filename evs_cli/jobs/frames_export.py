@@ -15,7 +15,7 @@ from evs_cli.core.counts import check_pruning_rate
 from evs_cli.dialects import parse_dialect
 from evs_cli.dialects.base import FloatArray, RefusedByServerError, ServerOptions, ServerPlan
 from evs_cli.dialects.model import RULES
-from evs_cli.dialects.pixels import check_options
+from evs_cli.dialects.option_check import check_options
 from evs_cli.dialects.requests import DEFAULT_PROMPT, DEFAULT_SYSTEM, ServingRequest
 from evs_cli.dialects.resize import Size
 from evs_cli.dialects.served import ServedPlanner

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from evs_cli._version import __version__
 from evs_cli.core.counts import TokenGrid
-from evs_cli.dialects.pixels import check_options
+from evs_cli.dialects.option_check import check_options
 from evs_cli.encoders.base import VideoEncoder
 from evs_cli.encoders.registry import open_encoder
 from evs_cli.encoders.runtime import resolve_runtime
