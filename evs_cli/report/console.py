@@ -6,35 +6,32 @@ holds of passwords and keys is printed nowhere, as both streams end up in logs.
 
 from __future__ import annotations
 
-import io
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from evs_cli.errors import EvsError, without_url_secrets
-from evs_cli.report import interrupt
 from evs_cli.report.escaped_text import EscapedText, escaped, shortened
 from evs_cli.report.json_document import JsonDocument
 from evs_cli.report.records import ended_record, error_record, to_csv
 from evs_cli.report.signs import signs_of
+from evs_cli.report.streams import PLAIN_WIDTH, closed_stream, console_on, told_when_full
+from evs_cli.report.terminal_progress import TerminalProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
 
     from evs_cli.jobs.runner import Outcome
 
 FORMATS = ("table", "json", "csv")
-_PLAIN_WIDTH = 4096  # off a terminal nothing may wrap: a pipe has no width
 _PIPE_COLUMNS = 80  # a drawing needs some width there too
 
 
@@ -61,8 +58,8 @@ class Sink:
         self._document = JsonDocument("", self.text)
         self._has_header = False
         no_color = True if self.style.no_color else None  # None leaves NO_COLOR and TERM=dumb to Rich
-        self._out = _console(sys.stdout or _closed(), no_color)
-        self._err = _console(sys.stderr or _closed(), no_color, is_error=True)
+        self._out = console_on(sys.stdout or closed_stream(), no_color)
+        self._err = console_on(sys.stderr or closed_stream(), no_color, is_error=True)
         self.signs = signs_of(self._out.file)
         """What stdout can show."""
         self._err_signs = signs_of(self._err.file)
@@ -98,7 +95,7 @@ class Sink:
         from rich.measure import Measurement
 
         # Console.measure never answers more than the console's own width.
-        roomy = self._out.options.update(max_width=_PLAIN_WIDTH)
+        roomy = self._out.options.update(max_width=PLAIN_WIDTH)
         return Measurement.get(self._out, roomy, renderable).maximum <= self.width
 
     def force_json(self) -> None:
@@ -201,7 +198,7 @@ class Sink:
 
     def _print(self, text: str) -> None:
         text = without_url_secrets(text if text.endswith("\n") else text + "\n")
-        with self._progress_hidden(), _told_when_full():
+        with self._progress_hidden(), told_when_full():
             self._out.file.write(self.signs.written(text))
             self._out.file.flush()
 
@@ -215,7 +212,7 @@ class Sink:
         if self.is_terminal or not hasattr(self._out.file, "buffer"):
             self.text(str(path))  # escaped: what is read by eye is not opened
             return
-        with _told_when_full():
+        with told_when_full():
             self._out.file.flush()
             self._out.file.buffer.write(os.fsencode(path) + b"\n")
             self._out.file.flush()
@@ -279,7 +276,7 @@ class Sink:
         with bar:
             self._bar = bar
             try:
-                yield TerminalProgress(bar, self)
+                yield TerminalProgress(bar, self.notice, self.detail)
             finally:
                 self._bar = None
 
@@ -296,91 +293,7 @@ class Sink:
             self._bar.start()
 
 
-class TerminalProgress:
-    """A ``Progress`` on the terminal. A Ctrl-C that was dropped on the way is raised when it moves on."""
-
-    def __init__(self, bar: RichProgress, sink: Sink) -> None:
-        self._bar, self._sink = bar, sink
-        self._task: TaskID | None = None
-        self._total: int | None = None
-        self._done = 0
-        self._start = 0.0
-        self._video = ""
-
-    def begin_video(self, number: int, total: int) -> None:
-        """Put ``clip 7 of 60`` before the steps that follow; nothing before those of a single video."""
-        interrupt.raise_if_asked()
-        self._video = f"clip {number} of {total}: " if total > 1 else ""
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        """Show a new step in place of the one before."""
-        interrupt.raise_if_asked()
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-        self._total, self._done, self._start = total, 0, time.monotonic()
-        self._task = self._bar.add_task(self._video + name, total=total, state="")
-
-    def advance(self, units: int) -> None:
-        """Move on, and say how far it is and how long the rest will take."""
-        interrupt.raise_if_asked()
-        if self._task is None or self._total is None:
-            return
-        self._done += units
-        left = (time.monotonic() - self._start) / self._done * (self._total - self._done)
-        self._bar.update(
-            self._task, completed=self._done, state=f"{self._done}/{self._total} frames, {left:.0f} s left"
-        )
-
-    def notice(self, text: str) -> None:
-        """Tell something above the bar."""
-        self._sink.notice(text)
-
-    def detail(self, text: str) -> None:
-        """Tell a detail above the bar, at ``-v``."""
-        self._sink.detail(text)
-
-
 def sentence(text: str) -> str:
     """``text`` on one line, as a sentence that ends with a full stop; a file's name may hold a line break."""
     text = " ".join(text.split("\n")).rstrip()
     return text if text.endswith((".", "!", "?", "`")) else text + "."
-
-
-@contextmanager
-def _told_when_full() -> Iterator[None]:
-    """Make an error of what stdout does not take; of a pipe that nobody reads there is nothing to tell."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise EvsError(f"cannot write the result: {(error.strerror or str(error)).lower()}") from error
-
-
-def _closed() -> TextIO:
-    """Where text goes whose stream the caller closed (``>&-``)."""
-    return Path(os.devnull).open("w", encoding="utf-8")
-
-
-def _whole(stream: Any) -> Any:
-    """The stream, or one in its place that writes all of a text or raises.
-
-    Under ``PYTHONUNBUFFERED`` a text goes to the system in one call, which may take a part of it: the rest of a long
-    result would be lost in silence where a disk fills up.
-    """
-    raw = getattr(stream, "buffer", None)
-    if not isinstance(raw, io.RawIOBase):
-        return stream
-    buffered = io.BufferedWriter(io.FileIO(raw.fileno(), "w", closefd=False))
-    return io.TextIOWrapper(buffered, stream.encoding, stream.errors, newline="", write_through=True)
-
-
-def _console(stream: Any, no_color: bool | None, *, is_error: bool = False) -> Console:
-    if hasattr(stream, "reconfigure"):
-        # A letter of a file's name that the stream does not know is written by its number: names stay apart.
-        stream.reconfigure(errors="backslashreplace")
-    stream = _whole(stream)
-    width = None if stream.isatty() else _PLAIN_WIDTH
-    return Console(
-        file=stream, no_color=no_color, markup=False, highlight=False, stderr=is_error, emoji=False, width=width
-    )
