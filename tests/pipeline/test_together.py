@@ -15,7 +15,7 @@ from tiny_grid_models import grid_family
 
 from evs_cli.dialects.base import ServerOptions, ServerSource
 from evs_cli.encoders.base import EncodeOptions
-from evs_cli.encoders.vlm import true_times
+from evs_cli.encoders.frame_times import true_times
 from evs_cli.errors import BudgetError
 from evs_cli.jobs.fit import FitRequest
 from evs_cli.jobs.fit_run import fit_together
