@@ -28,6 +28,7 @@ class LlamaFactory(Server):
     own_options = frozenset(("video_kwargs",))
     missing_family = "of its templates, those of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and Qwen3.5 alone are written down"
     bounds_any_pixels = True
+    bounds_frames_alone = True
     resizes_frames_itself = True
 
     def pruning(self, model: ServedModel, options: ServerOptions) -> PruningRate:

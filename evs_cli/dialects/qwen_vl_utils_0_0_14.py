@@ -190,7 +190,7 @@ def frame_size(source: ServerSource, num_frames: int, given: Given, budget: Budg
     if most < least:
         raise RefusedByServerError(
             f"max_pixels {most:g} is below min_pixels {least}, and fetch_video fails.",
-            hint=f'Give both, such as {{"min_pixels": {4 * token}, "max_pixels": {int(most)}}}.',
+            hint=f'Give both, such as {{"min_pixels": {min(4 * token, int(most))}, "max_pixels": {int(most)}}}.',
         )
     return sglang_frame_size(height, width, factor=factor, min_pixels=least, max_pixels=most)
 

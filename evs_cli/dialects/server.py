@@ -118,6 +118,8 @@ class Server(Protocol):
     """Whether a request says how its video is sampled; else the options at start do."""
     resizes_frames_itself: ClassVar[bool] = False
     """Whether its loader resizes frames before the processor does, so that no other server makes the same of them."""
+    bounds_frames_alone: ClassVar[bool] = False
+    """Whether it has limits for a frame's pixels and none for those of a video."""
     bounds_any_pixels: ClassVar[bool] = False
     """Whether it bounds the pixels of a frame and of all frames, whichever of the two the family's processor does."""
     tokenizes_videos: ClassVar[bool] = True

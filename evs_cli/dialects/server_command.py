@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ _JSON_OPTIONS = ("media-io-kwargs", "mm-processor-kwargs", "mm-process-config", 
 
 _UNREAD = frozenset(("chat-template", "hf-overrides", "tokenizer", "revision", "skip-mm-profiling", "mm-encoder-only"))
 """Options that change a prompt or a limit, and are not read here."""
+
+
+_SLIP = 0.85
+"""How alike a name must be to one that is read for a slip in it; servers have hundreds of others."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,11 @@ class ServerRequest:
             dialects = (EVS_DIALECT,) if command is None else (command.dialect,)
         else:
             dialects = parse_dialects(self.dialect)
+        if command is not None and len(dialects) == 1 and dialects[0].server != command.dialect.server:
+            raise UsageError(
+                f"--dialect {self.dialect} and --server-cmd, which starts {command.dialect.server}, contradict each "
+                "other. Give one of them."
+            )
         return tuple(
             (dialect, parse_server_options(dialect, **given, is_one_of_all=len(dialects) > 1)) for dialect in dialects
         )
@@ -126,7 +136,9 @@ def parse_server_command(command: str) -> ServerCommand:
     unread: list[str] = []
     if "config" in given:
         read = _config_file(given["config"])
-        unread += ["--config, a file that is not here or holds no options"] if read is None else []
+        if read is None:
+            why = "holds no options" if Path(given["config"]).is_file() else "is not here"
+            unread.append(f"--config {given['config']}, which {why},")
         given = {**(read or {}), **given}  # as vLLM does, the line's own options win
     unread += [f"--{name}" for name in given if name in _UNREAD]
     names = {
@@ -144,6 +156,10 @@ def parse_server_command(command: str) -> ServerCommand:
             "vLLM has no --video-retention-ratio, and would not start. Expected --video-pruning-rate, the share that "
             "is dropped, with --video-pruning-method vidcom2."
         )
+    known = (*names, *LIMITS, *_FLAGS, *_UNREAD, "config", "model", "model-path", "json-model-override-args")
+    for name in given:
+        near = [] if name in known else get_close_matches(name, names, n=1, cutoff=_SLIP)
+        unread += [f"--{name} (--{near[0]}?)"] if near else []
     options: dict[str, Any] = {names[name]: value for name, value in given.items() if name in names}
     environment = dict(word.split("=", 1) for word in words if re.fullmatch(r"[A-Z][A-Z0-9_]*=.*", word))
     variables = dialect.rules.limit_variables

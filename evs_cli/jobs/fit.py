@@ -82,6 +82,11 @@ class FitChoice(Way):
     """(height, width) in pixels."""
     token_grid_thw: TokenGrid
 
+    @property
+    def num_pixels(self) -> int:
+        """Of all sampled frames."""
+        return self.num_sampled_frames * self.frame_size[0] * self.frame_size[1]
+
 
 @dataclass(frozen=True)
 class FittedVideo:
@@ -112,6 +117,11 @@ class TogetherChoice(Way):
     def frame_size(self) -> tuple[int, int]:
         """(height, width) in pixels of the largest frames."""
         return max((video.frame_size for video in self.videos), key=lambda size: size[0] * size[1])
+
+    @property
+    def num_pixels(self) -> int:
+        """Of all sampled frames of all videos."""
+        return sum(video.num_sampled_frames * video.frame_size[0] * video.frame_size[1] for video in self.videos)
 
 
 ChoiceT = TypeVar("ChoiceT", FitChoice, TogetherChoice)
@@ -174,8 +184,7 @@ class TogetherFit(Fit[TogetherChoice]):
 
 def order_key(choice: FitChoice | TogetherChoice) -> tuple[float, int, int]:
     """The key of ``ORDER``, the best first."""
-    height, width = choice.frame_size
-    return choice.q, -choice.num_sampled_frames, -height * width
+    return choice.q, -choice.num_sampled_frames, -choice.num_pixels
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ every answer is right to the token: one step less does not fit.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -166,14 +166,18 @@ class _Search(Generic[ChoiceT]):
         self, present: RequestPlan, sampling: SamplingRequest, share: float, num_frames: int
     ) -> RequestPlan | None:
         """The plan with sides that are ``share`` of the present ones; None where there is none."""
-        options = smaller_frames(present, self.encoder, share, num_frames)
+        rules = None if self.clips.planner is None else self.clips.planner.rules
+        names = ("frame_min_pixels", "frame_max_pixels") if rules is not None and rules.bounds_frames_alone else None
+        options = smaller_frames(present, self.encoder, share, num_frames, names)
         try:
             return None if options is None else self.clips.plan(sampling, options)
         except RefusedByServerError:  # too small or too few for the server
             return None
 
 
-def smaller_frames(plan: RequestPlan, encoder: VideoEncoder, share: float, num_frames: int) -> EncodeOptions | None:
+def smaller_frames(
+    plan: RequestPlan, encoder: VideoEncoder, share: float, num_frames: int, names: Collection[str] | None = None
+) -> EncodeOptions | None:
     """Options for frames whose sides are ``share`` of the largest present ones; None where the family has one size.
 
     Args:
@@ -181,7 +185,9 @@ def smaller_frames(plan: RequestPlan, encoder: VideoEncoder, share: float, num_f
         encoder: the model.
         share: of each side, in (0, 1].
         num_frames: sampled frames of the video with the most of them.
+        names: the options that may say so; None is what the family knows.
     """
+    names = encoder.supported_options if names is None else names
     if share == 1:
         return plan.options
     height, width = plan.frame_size
@@ -192,10 +198,10 @@ def smaller_frames(plan: RequestPlan, encoder: VideoEncoder, share: float, num_f
         "video_max_pixels": pixels * num_frames,
     }
     for name, value in limits.items():
-        if name in encoder.supported_options:
+        if name in names:
             changed = {**vars(plan.options), name: value}
             least = name.replace("max", "min")
-            if least != name and least in encoder.supported_options:
+            if least != name and least in names:
                 changed[least] = 1  # the model's own least would refuse a smaller most
             return EncodeOptions(**changed)
     return None

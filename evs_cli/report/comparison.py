@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from evs_cli.jobs.runner import Outcome
     from evs_cli.report.console import Sink
 
+_HEADINGS = ("dialect", "frames", "size", "grid", "video tokens", "q", "kept", "sequence", "first limit hit")
+_DROPPED = ("grid", "size", "frames", "video tokens", "first limit hit")
+"""What is left out where there is no room, in this order; no cell is cut, and JSON has all."""
+
 
 def render_dialects(plans: Iterable[list[Outcome[BudgetReport]]], sink: Sink) -> None:
     """Show each video's plans under every dialect, a row a server; what one refuses is a row that says why.
@@ -51,7 +55,7 @@ def _record(outcome: Outcome[BudgetReport]) -> dict[str, Any]:
 
 
 def _draw(outcomes: list[Outcome[BudgetReport]], sink: Sink) -> None:
-    sink.result(_dialects_view(outcomes, is_terminal=sink.is_terminal))
+    sink.result(_dialects_view(outcomes, sink))
     notes = [(outcome.input.dialect, note) for outcome in outcomes for note in _notes(outcome)]
     told = Counter(note for _, note in notes)
     for note in dict.fromkeys(note for _, note in notes if told[note] == len(outcomes) > 1):  # said of every row: once
@@ -67,30 +71,38 @@ def _notes(outcome: Outcome[BudgetReport]) -> list[str]:
     return [*failed, *(() if outcome.result is None else outcome.result.notes)]
 
 
-def _dialects_view(outcomes: list[Outcome[BudgetReport]], *, is_terminal: bool) -> RenderableType:
-    """A row a dialect, at the rate it prunes at."""
-    headings = ("dialect", "frames", "size", "grid", "video tokens", "q", "kept", "sequence", "first limit hit")
-    table = plain_table(headings, is_terminal=is_terminal)
-    title = ""
+def _dialects_view(outcomes: list[Outcome[BudgetReport]], sink: Sink) -> RenderableType:
+    """A row a dialect, at the rate it prunes at, in as many columns as there is room for."""
+    title, rows = "", []
     for outcome in outcomes:
-        report, dialect = outcome.result, outcome.input.dialect or ""
+        report = outcome.result
         if report is None:
-            table.add_row(dialect, *["-"] * 7, "refused")
+            rows.append({"dialect": outcome.input.dialect or "", "first limit hit": "refused"})
             continue
         title = f"{report.source.name}  ({report.model})"
-        rate = report.rates[-1]
-        hit = rate.limit_hit
-        if hit is None and not rate.server_limits and rate.context_share is not None and rate.context_share > 1:
-            hit = "context"
-        table.add_row(
-            dialect,
-            f"{len(report.frames)}",
-            f"{report.frame_size[1]}x{report.frame_size[0]}",
-            "x".join(str(n) for n in report.token_grid_thw),
-            f"{report.total_tokens:,}",
-            f"{rate.q:g}",
-            f"{rate.retained_tokens:,}",
-            f"{rate.sequence_length:,}",
-            hit or "",
-        )
+        rows.append({"dialect": outcome.input.dialect or "", **_cells(report)})
+    for dropped in range(len(_DROPPED) + 1):
+        headings = [heading for heading in _HEADINGS if heading not in _DROPPED[:dropped]]
+        table = plain_table(headings, is_terminal=sink.is_terminal)
+        for row in rows:
+            table.add_row(*(row.get(heading, "-") for heading in headings))
+        if sink.fits(table):
+            break
     return Group(Text(title, style="bold"), table)
+
+
+def _cells(report: BudgetReport) -> dict[str, str]:
+    rate = report.rates[-1]
+    hit = rate.limit_hit
+    if hit is None and not rate.server_limits and rate.context_share is not None and rate.context_share > 1:
+        hit = "context"
+    return {
+        "frames": f"{len(report.frames)}",
+        "size": f"{report.frame_size[1]}x{report.frame_size[0]}",
+        "grid": "x".join(str(n) for n in report.token_grid_thw),
+        "video tokens": f"{report.total_tokens:,}",
+        "q": f"{rate.q:g}",
+        "kept": f"{rate.retained_tokens:,}",
+        "sequence": f"{rate.sequence_length:,}",
+        "first limit hit": hit or "",
+    }

@@ -111,12 +111,19 @@ def _row(video: str, report: Fit[ChoiceT], choice: ChoiceT) -> dict[str, Any]:
         "video": video,
         **{name: getattr(report, name) for name in shared},
         **{name: getattr(choice, name) for name in counted},
-        "frame_height": choice.frame_size[0],
-        "frame_width": choice.frame_size[1],
+        **_size_cells(choice),
         "server": None if choice.server is None else choice.server.command,
         "request": None if choice.server is None else json.dumps(choice.server.request),
         "is_best": choice is report.best,
     }
+
+
+def _size_cells(choice: FitChoice | TogetherChoice) -> dict[str, int | None]:
+    """Height and width of the frames; none where those of several videos differ, which JSON tells."""
+    height, width = choice.frame_size
+    if isinstance(choice, TogetherChoice) and len({video.frame_size for video in choice.videos}) > 1:
+        return {"frame_height": None, "frame_width": None}
+    return {"frame_height": height, "frame_width": width}
 
 
 def _draw(report: FitReport | TogetherFit, sink: Sink) -> None:
@@ -144,7 +151,7 @@ def _draw(report: FitReport | TogetherFit, sink: Sink) -> None:
             f"{choice.q:g}",
             f"{1 - choice.q:.2f}",
             _frames_text(choice),
-            f"{choice.frame_size[1]}x{choice.frame_size[0]}",
+            _size_text(choice),
             f"{choice.retained_tokens:,}",
             f"{choice.sequence_length:,}",
         )
@@ -157,10 +164,10 @@ def _draw(report: FitReport | TogetherFit, sink: Sink) -> None:
         if choice.server is not None:
             for line in _server_lines(choice.server):
                 sink.text(f"    {line}")
-    first = choices[0].server
-    if first is not None and first.command is not None:
-        sink.result(Text("The whole request of 1:", style="dim"))
-        sink.text(json.dumps(first.request))
+    server = report.best.server
+    if server is not None and server.command is not None:
+        sink.result(Text(f"The whole request of {best}:", style="dim"))
+        sink.text(json.dumps(server.request))
 
 
 def _frames_text(choice: FitChoice | TogetherChoice) -> str:
@@ -168,6 +175,16 @@ def _frames_text(choice: FitChoice | TogetherChoice) -> str:
     if isinstance(choice, TogetherChoice) and len(choice.videos) <= _MOST_LISTED:
         return " + ".join(str(video.num_sampled_frames) for video in choice.videos)
     return f"{choice.num_sampled_frames}"
+
+
+def _size_text(choice: FitChoice | TogetherChoice) -> str:
+    """The size of the frames, of each video of a request where they differ and are few."""
+    sizes = [choice.frame_size]
+    if isinstance(choice, TogetherChoice) and len({video.frame_size for video in choice.videos}) > 1:
+        if len(choice.videos) > _MOST_LISTED:
+            return f"up to {choice.frame_size[1]}x{choice.frame_size[0]}"
+        sizes = [video.frame_size for video in choice.videos]
+    return " + ".join(f"{width}x{height}" for height, width in sizes)
 
 
 def _server_lines(server: ServerRecipe) -> list[str]:

@@ -229,6 +229,21 @@ def test_a_sweep_cuts_no_number_and_keeps_the_columns_that_matter(tiny_model, co
     assert [line.split()[0] for line in rows] == ["0", "0.5", "0.9"]
 
 
+@pytest.mark.parametrize(("columns", "last"), [(60, "sequence"), (80, "first limit hit"), (120, "first limit hit")])
+def test_all_dialects_cut_no_number_and_drop_whole_columns(columns, last):
+    described = ("--height", "720", "--width", "1280", "--duration", "61")
+    _, screen, _, _ = on_terminal(
+        "plan", *described, "--model", "qwen3-vl-8b", "--dialect", "all", "--quiet", columns=columns
+    )
+    lines = [line.rstrip() for line in screen.lines if line.strip()]
+    head = next(line for line in lines if "sequence" in line)
+    assert head.endswith(last)
+    row = next(line for line in lines if "qwen-vl-utils" in line)
+    assert "43,920" in row
+    assert "44,461" in row
+    assert not any("…" in line for line in lines)
+
+
 def test_an_error_under_the_progress_leaves_no_residue():
     code, screen, _, _ = on_terminal("prune", "samples/gone.mp4")
     assert code == 3

@@ -137,7 +137,7 @@ def test_a_config_file_is_read_and_the_line_wins(tmp_path):
     for content in ("- a list", "a: [b"):
         path.write_text(content, encoding="utf-8")
         assert parse_server_command(f"vllm serve m --config {path}").options["unread"] == (
-            "--config, a file that is not here or holds no options",
+            f"--config {path}, which holds no options,",
         )
     path.write_text("chat-template: t.jinja\nlimit-mm-per-prompt:\n  video: 2\n", encoding="utf-8")
     given = parse_server_command(f"vllm serve m --config {path}").options
@@ -150,7 +150,7 @@ def test_what_is_not_read_is_said(evs, tiny_model, tmp_path):
     line += f" --config {tmp_path / 'none.yaml'} " + """--media-io-kwargs '{"video": {"video_backend": "opencv"}}'"""
     code, _, err = evs("plan", "--height", 90, "--width", 120, "--duration", 4, "--server-cmd", line)
     assert code == 0
-    unread = ("--chat-template", "--config, a file that is not here or holds no options", "VLLM_VIDEO_LOADER_BACKEND")
+    unread = ("--chat-template", f"--config {tmp_path / 'none.yaml'}, which is not here,", "VLLM_VIDEO_LOADER_BACKEND")
     for name in unread:
         assert f"{name} of the server's command line is not counted with" in err
     assert "video_backend opencv may sample by another rule" in err
@@ -226,3 +226,23 @@ def test_minus_one_and_auto_are_no_length():
         "num_frames": -1,
         "fps": -1,
     }
+
+
+def test_a_slip_in_an_option_of_the_command_line_is_named(tmp_path):
+    """One that is like an option of videos; servers have hundreds that have nothing to do with them."""
+    line = "vllm serve X --video-prunning-rate 0.7 --max-num-seqs 8 --port 80"
+    ((_, options),) = ServerRequest(server_cmd=line).resolve()
+    assert options.unread == ("--video-prunning-rate (--video-pruning-rate?)",)
+    path = tmp_path / "no.yaml"
+    ((_, options),) = ServerRequest(server_cmd=f"vllm serve X --config {path}").resolve()
+    assert options.unread == (f"--config {path}, which is not here,",)
+    path.write_text("- 1")
+    ((_, options),) = ServerRequest(server_cmd=f"vllm serve X --config {path}").resolve()
+    assert options.unread == (f"--config {path}, which holds no options,",)
+
+
+def test_another_server_than_the_command_lines_is_refused():
+    for dialect in ("sglang", "hf", "evs"):
+        with pytest.raises(UsageError, match=f"--dialect {dialect} and --server-cmd, which starts vllm, contradict"):
+            ServerRequest(server_cmd="vllm serve X", dialect=dialect).resolve()
+    assert ServerRequest(server_cmd="vllm serve X", dialect="vllm@0.32").resolve()[0][0].version == "0.32"

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evs_cli.cli.app import main
+from evs_cli.core.counts import TokenGrid
 from evs_cli.errors import BudgetError, UsageError
-from evs_cli.jobs.fit import MAX_RATE, STEP, FitRequest
+from evs_cli.jobs.fit import MAX_RATE, STEP, FitRequest, FittedVideo, TogetherChoice, order_key
 from evs_cli.jobs.fit_run import fit_request, run_fit
 from evs_cli.jobs.fit_search import smallest_rate
 from evs_cli.jobs.plan import BudgetJob
@@ -199,3 +200,25 @@ def test_the_best_goes_by_the_order_that_is_told(budget):
         request = make_request(size=size)
         plan = plan_of(BudgetJob(request), numbers, options=request.options)
         assert (plan.sequence_length() <= budget) == fits
+
+
+def test_llamafactorys_frames_are_made_smaller_by_its_own_limit(served_checkpoint):
+    """It has a limit of a frame's pixels alone, whatever the family's processor bounds."""
+    job = BudgetJob(make_request(model=str(served_checkpoint("qwen3_vl")), dialect="llamafactory"))
+    report = fit_of(job, NumbersRequest(720, 1280, duration_seconds=61.0), 1500)
+    assert report.present is None
+    assert {choice.q for choice in report.choices} == {0.0}
+    assert all(choice.sequence_length <= 1500 for choice in report.choices)
+    assert "video_max_pixels" in report.best.server.request
+
+
+def test_the_best_of_several_videos_has_the_most_pixels_in_all():
+    """The largest video alone does not tell: the others may be smaller at one way and not at another."""
+
+    def way(*sizes):
+        videos = tuple(FittedVideo("a", 10, size, TokenGrid(1, 1, 1), 1) for size in sizes)
+        return TogetherChoice(0.0, 1, 1, 1, "", None, videos=videos)
+
+    small, large = way((256, 448), (160, 288)), way((256, 448), (192, 320))
+    assert small.frame_size == large.frame_size
+    assert min((small, large), key=order_key) is large
