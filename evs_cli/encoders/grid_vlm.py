@@ -215,7 +215,7 @@ class GridVideoEncoder(VisionLanguageEncoder):
         """The video processor's own."""
         return int(self.plan_processor.video_processor.merge_size)
 
-    def token_type_ids(self, layout: SequenceLayout) -> IntArray:
+    def token_type_ids(self, layout: SequenceLayout) -> IntArray | None:
         """2 where a video token stands, as these families' processors mark it."""
         types: IntArray = np.where(layout.input_ids == layout.placeholder_token_id, 2, 0).astype(np.int64)
         return types

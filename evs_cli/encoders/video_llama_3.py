@@ -17,6 +17,8 @@ from evs_cli.encoders.grid_vlm import GridVideoEncoder
 if TYPE_CHECKING:
     import torch
 
+    from evs_cli.core.placeholders import SequenceLayout
+
 
 class VideoLlama3Encoder(GridVideoEncoder):
     """The least pixels hold for each frame, the most for all frames together."""
@@ -46,6 +48,10 @@ class VideoLlama3Encoder(GridVideoEncoder):
     def _prompt_seconds(self, pts_seconds: FloatArray, seconds_per_grid: float | None) -> FloatArray:
         """Each frame's time in whole milliseconds, to the tenth the prompt prints."""
         return printed_seconds(pts_seconds, 1)
+
+    def token_type_ids(self, layout: SequenceLayout) -> None:
+        """None: neither its processor nor its positions tell videos from text."""
+        return
 
     def position_ids(self, plan: EncodePlan) -> torch.Tensor | None:
         """``(L,)``: its language model counts ids, unlike the other families of grids."""

@@ -136,6 +136,11 @@ def test_two_formats_are_refused(refused):
     assert "exclude each other" in refused("models", "--json", "--format", "csv")[0]
 
 
+ALL_DIALECTS = (
+    "evs, hf@5.24, qwen-vl-utils@0.0.14, llamafactory@0.9.5, ms-swift@4.6, verl@0.9, vllm@0.33, sglang@0.5.23 or all"
+)
+
+
 @pytest.mark.parametrize(
     ("arguments", "known"),
     [
@@ -143,8 +148,8 @@ def test_two_formats_are_refused(refused):
         (("plan", "x.mp4", "--dialect", "vllm@9.9"), "vllm@0.33"),
         (("plan", "x.mp4", "--dialect", "sglang@"), "sglang@0.5.23"),
         (("fit", "x.mp4", "--context", "1k", "--dialect", "hf@"), "hf@5.24"),
-        (("prune", "x.mp4", "--dialect", "evs@1"), "evs, hf@5.24, vllm@0.33, sglang@0.5.23 or all"),
-        (("sweep", "x.mp4", "--dialect", "trt"), "evs, hf@5.24, vllm@0.33, sglang@0.5.23 or all"),
+        (("prune", "x.mp4", "--dialect", "evs@1"), ALL_DIALECTS),
+        (("sweep", "x.mp4", "--dialect", "trt"), ALL_DIALECTS),
         (("prune", "x.mp4", "--method", "nope"), "evs, uniform-frames, random"),
         (("prune", "x.mp4", "--decoder", "nope"), "pyav, decord"),
         (("prune", "x.mp4", "--dtype", "nope"), "auto, float32, bfloat16, float16"),

@@ -49,7 +49,7 @@ def test_nemotron_12b_of_61_seconds(plans):
     assert (len(asked["frames"]), asked["total_tokens"]) == (122, 31_232)
     (sglang,) = plans("nemotron_12b", 720, 1280, 61, "--dialect", "sglang").values()
     assert (len(sglang["frames"]), sglang["rates"][-1]["retained_tokens"]) == (122, 9_369)
-    assert sglang["pruning"] == {"q": 0.7, "source": "config.json", "can_prune": True}
+    assert sglang["pruning"] == {"q": 0.7, "source": "config.json", "can_prune": True, "method": "evs"}
 
 
 @pytest.mark.parametrize(("seconds", "tokens"), [(1, 456), (10, 2_280)])

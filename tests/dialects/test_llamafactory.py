@@ -132,7 +132,7 @@ def test_counts_are_the_processors_own(tiny_family, model_type):
         written = "".join(f"<{time:.1f} seconds><|vision_start|>{tokens}<|vision_end|>" for time in times)
     else:
         written = f"<|vision_start|>{tokens * plan.token_grid_thw.t}<|vision_end|>"
-    assert ids == family.processor.tokenizer(written, add_special_tokens=False)["input_ids"]
+    assert list(ids) == family.processor.tokenizer(written, add_special_tokens=False)["input_ids"]
 
 
 # -------------------------------------------------------------------------------------------- its own methods

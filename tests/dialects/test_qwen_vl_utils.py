@@ -292,7 +292,7 @@ def test_ids_are_the_processors_own(tiny_family, model_type, dialect):
         input_data_format="channels_first",
     )
     counts = [plan.tokens_per_frame] * plan.token_grid_thw.t
-    assert served.sequence(plan, counts, options) == inputs["input_ids"][0]
+    assert list(served.sequence(plan, counts, options)) == inputs["input_ids"][0]
     if "second_per_grid_ts" in inputs:
         assert plan.seconds_per_grid == pytest.approx(float(inputs["second_per_grid_ts"][0]))
 

@@ -58,7 +58,7 @@ def test_a_plan_as_a_server_keeps_its_reserve(record, served_checkpoint):
 def test_a_fit(record):
     report = evs_cli.fit_video(Path(SLIDES), context=4096, reserve=512)
     code, found = record("fit", SLIDES, "--context", "4k", "--reserve", "512")
-    assert (code, found) == (0, as_json({"video": SLIDES, **asdict(report)}))
+    assert (code, found) == (0, as_json({"video": SLIDES, **asdict(report), "best": asdict(report.best)}))
     assert report.present.q == 0.61
     with pytest.raises(BudgetError, match="does not fit 20 tokens"):
         evs_cli.fit_video(SLIDES, max_tokens=20)

@@ -104,7 +104,7 @@ def test_the_plan_is_what_an_sglang_server_counts(check, model):
     assert (report.asked.endpoint, report.asked.dialect, report.asked.version) == ("usage", "sglang@0.5.23", "0.5.23")
     assert any("for the video; planned are" in note for note in report.notes)
     paths = [path for _, path, _, _ in check.server.requests]
-    assert paths == ["/v1/models", "/v1/chat/completions", "/server_info"]  # its /tokenize knows no video
+    assert paths == ["/v1/models", "/server_info", "/v1/chat/completions"]  # its /tokenize knows no video
 
 
 @pytest.mark.parametrize("fps", [1.0, 4.0])

@@ -72,6 +72,7 @@ def test_ctrl_c_stops_whatever_becomes_of_it(tmp_path, way):
 def test_signals_that_end_a_program_leave_nothing_behind(tmp_path, signal, code):
     """While the file is being written, when a temporary one lies in the user's folder."""
     before = f"""
+signal.signal(signal.{signal}, signal.SIG_DFL)  # the tests may run under nohup
 import evs_cli.files.artifact as artifact
 write = artifact._write_pt
 def ended(record, file):

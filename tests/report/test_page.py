@@ -57,7 +57,7 @@ def opened(browser, tmp_path):
 
     def open_page(view, max_frames=64, **look):
         path = tmp_path / "report.html"
-        writer = PageWriter(view, path, max_frames)
+        writer = PageWriter(view, path, max_frames, overwrite=True)
         if view.frames is not None:
             for index, picture in view.frames.read(writer.frame_indices):
                 writer.add(index, picture)

@@ -37,7 +37,9 @@ def store_facts(spool: RowSpool) -> StoreFacts:
     )
 
 
-def write_encoding(clip: EncodedClip, spool: RowSpool, model: StoredModel, target: Path, *, overwrite: bool) -> int:
+def write_encoding(
+    clip: EncodedClip, spool: RowSpool, model: StoredModel, target: Path, *, overwrite: bool = False
+) -> int:
     """Write the file and return its size in bytes.
 
     Args:

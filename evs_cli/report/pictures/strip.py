@@ -74,8 +74,10 @@ class StripWriter(RunWriter):
             with replacing(self._path, overwrite=self._overwrite) as file:
                 undated = {"CreationDate" if kind == "pdf" else "Date": None}
                 self._figure().savefig(file, format=kind, metadata=undated)
-        with replacing(table, overwrite=self._overwrite) as file:
-            file.write(to_csv(self._rows()).encode())
+        rows = to_csv(self._rows()).encode()
+        if not (table.is_file() and table.read_bytes() == rows):  # a strip of the same name in the other format made it
+            with replacing(table, overwrite=self._overwrite) as file:
+                file.write(rows)
         return [self._path, table]
 
     def _draw(self, frame: DrawnFrame, picture: Picture | None) -> None:

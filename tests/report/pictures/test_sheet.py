@@ -125,8 +125,9 @@ def test_names_of_any_script_and_length():
 # ---------------------------------------------------------------------------------------------------------- folder
 
 
-def write_folder(path, run, *, size=(90, 160), missing=(), max_frames=100):
-    writer = FolderWriter(make_view(run, frames=SimpleNamespace(size=size)), path, max_frames)
+def write_folder(path, run, *, size=(90, 160), missing=(), max_frames=100, overwrite=False):
+    frames = SimpleNamespace(size=size)
+    writer = FolderWriter(make_view(run, frames=frames), path, max_frames, overwrite=overwrite)
     for index in writer.frame_indices:
         if index not in missing:
             writer.add(index, draw_frame(index, size, run.token_grid_thw[1:], (0, 0, 1, 1)))
@@ -163,7 +164,7 @@ def test_what_lies_in_a_folder_stays(tmp_path):
     (folder / "clip_0000.png").write_text("old")
     (folder / "clip_0009.png").write_text("of another run")
     (folder / "notes.txt").write_text("mine")
-    write_folder(folder, make_run((2, 4, 5)))
+    write_folder(folder, make_run((2, 4, 5)), overwrite=True)
     assert names(folder) == ["clip_0000.png", "clip_0001.png", "clip_0009.png", "clip_sheet.png", "notes.txt"]
     assert Image.open(folder / "clip_0000.png").size == (160, 90)
     assert (folder / "clip_0009.png").read_text() == "of another run"
