@@ -108,7 +108,7 @@ def write(encoded, path, *, chunk=3, store_dtype=None, main_only=False, model=MO
         for start in range(0, encoded.actual.token_grid_thw[0], chunk):
             part = slice(start, start + chunk)
             spool.add(tuple(level[part] for level in encoded.levels), encoded.ranking.dissimilarity[part])
-        return write_encoding(encoded, spool, model, path)
+        return write_encoding(encoded, spool, model, path, overwrite=True)
 
 
 def assert_same(a, b, *, but=()):

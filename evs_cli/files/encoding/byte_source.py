@@ -74,7 +74,7 @@ class LocalBytes:
 
 def _open_file(path: Path) -> IO[bytes]:
     """A file, opened; of a pipe nobody may write to, opening would wait for ever."""
-    if path.exists() and not path.is_file():
+    if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(None, "it is not a file")
     return path.open("rb")
 
