@@ -11,16 +11,12 @@ import threading
 from collections import OrderedDict
 
 from evs_cli.encoders.base import VideoEncoder
+from evs_cli.encoders.published import PLAN_FILES
 from evs_cli.pipeline.request import SessionRequest
-from evs_cli.pipeline.session import open_requested
-from evs_cli.video.decoder import check_decoder
+from evs_cli.pipeline.session import check_request, open_requested
 
 _MOST_OPEN = 8  # a tokenizer of 150,000 tokens takes about 100 MB
-_READ = (
-    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"),
-    *("chat_template.jinja", "chat_template.json"),
-)
+_READ = (*PLAN_FILES, "special_tokens_map.json", "added_tokens.json")
 """Files of a folder that plans depend on."""
 
 _Key = tuple[str, str | None, bool, tuple[tuple[int, int] | None, ...]]
@@ -47,8 +43,7 @@ def opened_model(request: SessionRequest) -> VideoEncoder:
             while len(_open) > _MOST_OPEN:
                 _open.popitem(last=False)
         return encoder
-    encoder.check_options(request.options)
-    check_decoder(request.decoder)
+    check_request(encoder, request)
     return encoder
 
 

@@ -57,9 +57,14 @@ def open_requested(request: SessionRequest, *, counts_alone: bool = False) -> Vi
         trust_remote_code=request.trust_remote_code,
         counts_alone=counts_alone,
     )
+    check_request(encoder, request)
+    return encoder
+
+
+def check_request(encoder: VideoEncoder, request: SessionRequest) -> None:
+    """Raise ``UsageError`` for an option without meaning for an opened model, or a decoder that is not there."""
     check_options(encoder, request.dialect, request.options)
     check_decoder(request.decoder)
-    return encoder
 
 
 def _threads_reason() -> str:

@@ -44,6 +44,17 @@ def test_numbers_are_planned_as_the_command_does(evs, served_checkpoint, dialect
     assert brief == replace(report, frames=(), rates=tuple(rates))
 
 
+def test_options_are_held_against_the_dialect_in_every_call(served_checkpoint):
+    """A model that is open already is asked as one that is opened is: a trainer bounds frames, a server does not."""
+    bounded = {"model": str(served_checkpoint("qwen3_vl")), "dialect": "llamafactory", "frame_max_pixels": 40_000}
+    first, again = (evs_cli.plan_video(VIDEO, q=0.0, **bounded) for _ in range(2))
+    assert first == again
+    refused = {"model": str(served_checkpoint("qwen2_5_vl")), "dialect": "vllm", "video_max_pixels": 10**6}
+    for _ in range(2):
+        with pytest.raises(UsageError, match="--video-max-pixels has no effect"):
+            evs_cli.plan_video(VIDEO, q=0.0, **refused)
+
+
 def test_a_model_stays_open_until_its_files_change(tmp_path, served_checkpoint):
     folder = tmp_path / "model"
     shutil.copytree(served_checkpoint("qwen3_vl"), folder)
