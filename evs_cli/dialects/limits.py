@@ -42,6 +42,12 @@ class UsedLimit:
         """Whether the request passes."""
         return self.used <= self.limit
 
+    def next_step(self, otherwise: str) -> str:
+        """What to do where it does not pass: raise the option, or ``otherwise``; that alone without an option."""
+        if self.option.startswith("the "):  # the model's own
+            return f"{otherwise[0].upper()}{otherwise[1:]}."
+        return f"Raise {self.option}, or {otherwise}."
+
 
 @dataclass(frozen=True)
 class ServerLimit(UsedLimit):

@@ -99,21 +99,28 @@ def put_in_place(draft: Path, target: Path, *, overwrite: bool) -> None:
     Raises:
         ArtifactError: the name is taken, and ``overwrite`` is False.
     """
-    if overwrite:
-        draft.replace(target)
-        return
-    try:
+    if not overwrite:
         try:
-            os.link(draft, target)  # unlike a rename it refuses a name that is taken, if only by a dangling link
+            _take_name(draft, target)
         except FileExistsError:
-            raise
-        except OSError:  # a file system without hard links: the name is taken first, and then filled
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            draft.replace(target)
+            raise ArtifactError(
+                f"cannot write {target}: it was made by another program meanwhile.", hint="--force overwrites it."
+            ) from None
+    draft.replace(target)  # which is the draft itself already, where the name was taken by a link
+
+
+def _take_name(draft: Path, target: Path) -> None:
+    """Make the target, as a link to the draft where that can be.
+
+    Raises:
+        FileExistsError: the name is taken, if only by a dangling link, which a rename would not refuse.
+    """
+    try:
+        os.link(draft, target)
     except FileExistsError:
-        raise ArtifactError(
-            f"cannot write {target}: it was made by another program meanwhile.", hint="--force overwrites it."
-        ) from None
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
 def unwritable(path: Path, error: OSError) -> ArtifactError:

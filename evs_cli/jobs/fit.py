@@ -83,6 +83,11 @@ class FitChoice(Way):
     token_grid_thw: TokenGrid
 
     @property
+    def frame_sizes(self) -> tuple[tuple[int, int], ...]:
+        """The one size."""
+        return (self.frame_size,)
+
+    @property
     def num_pixels(self) -> int:
         """Of all sampled frames."""
         return self.num_sampled_frames * self.frame_size[0] * self.frame_size[1]
@@ -117,6 +122,12 @@ class TogetherChoice(Way):
     def frame_size(self) -> tuple[int, int]:
         """(height, width) in pixels of the largest frames."""
         return max((video.frame_size for video in self.videos), key=lambda size: size[0] * size[1])
+
+    @property
+    def frame_sizes(self) -> tuple[tuple[int, int], ...]:
+        """Of each video; one where all have the same."""
+        sizes = tuple(video.frame_size for video in self.videos)
+        return sizes[:1] if len(set(sizes)) == 1 else sizes
 
     @property
     def num_pixels(self) -> int:

@@ -235,11 +235,9 @@ def _limit_refusal(report: BudgetReport) -> BudgetError | None:
     limit = next((limit for limit in last.server_limits if not limit.passes), None)
     if limit is None:
         return None
-    is_fixed = limit.option.startswith("the ")  # the model's own
-    see = f"see what fits: evs fit --dialect {report.dialect}."
     longest = "" if limit.longest_seconds is None else f" Clips of {limit.reach} pass."
     return BudgetError(
         f"{report.source.name} runs into the {limit.name} of {report.dialect}: {limit.used:,} {limit.unit} at "
         f"q = {last.q:g}, {limit.limit:,} are allowed.{longest}",
-        hint=f"{see[0].upper()}{see[1:]}" if is_fixed else f"Raise {limit.option}, or {see}",
+        hint=limit.next_step(f"see what fits: evs fit --dialect {report.dialect}"),
     )

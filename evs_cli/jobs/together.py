@@ -132,12 +132,10 @@ def together_refusal(report: TogetherReport, context: int | None) -> BudgetError
         what = f"see what fits: evs fit --together --dialect {report.dialect}"
         if hit.unit == "videos":
             what = f"send at most {hit.limit} in one request"
-        is_fixed = hit.option.startswith("the ")  # the model's own
-        hint = f"{what[0].upper()}{what[1:]}." if is_fixed else f"Raise {hit.option}, or {what}."
         return BudgetError(
             f"{videos} runs into the {hit.name} of {report.dialect}: {hit.used:,} {hit.unit}{at_rate}, "
             f"{hit.limit:,} are allowed.",
-            hint=hint,
+            hint=hit.next_step(what),
         )
     if last.limits or context is None or last.sequence_length <= context:
         return None

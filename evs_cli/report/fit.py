@@ -106,24 +106,18 @@ def _row(video: str, report: Fit[ChoiceT], choice: ChoiceT) -> dict[str, Any]:
     """The CSV row of one way to fit; what is of one video alone is empty."""
     shared = ("name", "dialect", "model", "budget")
     counted = ("q", "sequence_length", "retained_tokens", "total_tokens", "num_sampled_frames", "command")
+    height, width = choice.frame_size if len(choice.frame_sizes) == 1 else (None, None)  # JSON tells each video's
     return {
         **dict.fromkeys(COLUMNS),
         "video": video,
         **{name: getattr(report, name) for name in shared},
         **{name: getattr(choice, name) for name in counted},
-        **_size_cells(choice),
+        "frame_height": height,
+        "frame_width": width,
         "server": None if choice.server is None else choice.server.command,
         "request": None if choice.server is None else json.dumps(choice.server.request),
         "is_best": choice is report.best,
     }
-
-
-def _size_cells(choice: FitChoice | TogetherChoice) -> dict[str, int | None]:
-    """Height and width of the frames; none where those of several videos differ, which JSON tells."""
-    height, width = choice.frame_size
-    if isinstance(choice, TogetherChoice) and len({video.frame_size for video in choice.videos}) > 1:
-        return {"frame_height": None, "frame_width": None}
-    return {"frame_height": height, "frame_width": width}
 
 
 def _draw(report: FitReport | TogetherFit, sink: Sink) -> None:
@@ -179,12 +173,9 @@ def _frames_text(choice: FitChoice | TogetherChoice) -> str:
 
 def _size_text(choice: FitChoice | TogetherChoice) -> str:
     """The size of the frames, of each video of a request where they differ and are few."""
-    sizes = [choice.frame_size]
-    if isinstance(choice, TogetherChoice) and len({video.frame_size for video in choice.videos}) > 1:
-        if len(choice.videos) > _MOST_LISTED:
-            return f"up to {choice.frame_size[1]}x{choice.frame_size[0]}"
-        sizes = [video.frame_size for video in choice.videos]
-    return " + ".join(f"{width}x{height}" for height, width in sizes)
+    if len(choice.frame_sizes) > _MOST_LISTED:
+        return f"up to {choice.frame_size[1]}x{choice.frame_size[0]}"
+    return " + ".join(f"{width}x{height}" for height, width in choice.frame_sizes)
 
 
 def _server_lines(server: ServerRecipe) -> list[str]:

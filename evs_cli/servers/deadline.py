@@ -39,9 +39,9 @@ class Deadline:
         if self.is_over:
             self._break()
 
-    def handlers(self) -> list[urllib.request.BaseHandler]:
+    def handler(self) -> urllib.request.BaseHandler:
         """Of urllib, for connections that are watched."""
-        return [_Http(self), _Https(self)]
+        return _WatchedHandler(self)
 
     def _end(self) -> None:
         self.is_over = True
@@ -54,19 +54,15 @@ class Deadline:
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
-class _Http(urllib.request.HTTPHandler):
+class _WatchedHandler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """urllib's own two, of connections that a deadline knows."""
+
     def __init__(self, deadline: Deadline) -> None:
         super().__init__()
         self._deadline = deadline
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(_watched(http.client.HTTPConnection, self._deadline), req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, deadline: Deadline) -> None:
-        super().__init__()
-        self._deadline = deadline
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(_watched(http.client.HTTPSConnection, self._deadline), req)

@@ -180,7 +180,7 @@ class HttpJson:
     def _opener(self, deadline: Deadline) -> urllib.request.OpenerDirector:
         """One that follows no redirect, and asks no proxy for a server on this machine."""
         proxies = [urllib.request.ProxyHandler({})] if is_loopback(urlsplit(self.address).hostname or "") else []
-        return urllib.request.build_opener(_NoRedirects, *deadline.handlers(), *proxies)
+        return urllib.request.build_opener(_NoRedirects, deadline.handler(), *proxies)
 
     def _status_error(self, error: urllib.error.HTTPError, what: str) -> HttpStatusError:
         if 300 <= error.code < 400:
